@@ -90,7 +90,7 @@ def test_nothing_that_waits_for_the_end_of_a_launch_is_issued_before_the_others_
 def test_what_peers_wait_for_lies_in_their_own_memory():
     cupy = Cupy(gpus=3)
     loaded = machine(ring_allgather(3), 5, cupy=cupy, ranks_on=(0, 1, 2))
-    found = np.frombuffer(loaded.state._conns[1].array.tobytes(), tables.CONN)
+    found = np.frombuffer(loaded.state._tables[1]["conns"].array.tobytes(), tables.CONN)
 
     def gpu_of(pointer):
         return next(a.gpu for a in loaded.state._lines if a.ptr <= pointer < a.ptr + a.nbytes)

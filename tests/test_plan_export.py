@@ -21,7 +21,7 @@ from test_forged_at_scale import changed
 
 from synth.commands import api
 from synth.errors import SynthError, UsageError
-from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved
+from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved, within
 from synth.model.schedule import Send, Step
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from tests.command_line import synth
@@ -99,12 +99,12 @@ def test_shares_leave_no_gap_and_judged_sizes_get_the_first_that_serves_them(tab
         assert a.high is not None and b.low == a.high + 1 and a.choice != b.choice
     for size in range(115):
         got = next(s.choice for s in found.shares if s.low <= size and (s.high is None or size <= s.high))
-        assert got is None or (offers[got].covers(size) and got in table.at(size).order)
+        assert got is None or (within(size, offers[got]) and got in table.at(size).order)
         order = [i for i in table.at(size).order if i in offers]
         if size in table.sizes and any(offers[i].admits(size) for i in order):
             assert got == next(i for i in order if offers[i].admits(size))
         elif not table.sizes:
-            assert got == next((i for i in order if offers[i].covers(size)), None)
+            assert got == next((i for i in order if within(size, offers[i])), None)
 
 
 @settings(max_examples=100, deadline=None)

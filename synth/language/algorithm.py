@@ -158,7 +158,13 @@ class ChunkAlgorithm:
         trace = self._traced(machine, collective, chosen.parameters or {})
         mode = chosen.steps or self.steps
         _mode(mode)  # first: a wrong mode is the user's mistake, whatever the program does
-        chunks = _fewest_chunks(trace) * (chosen.multiple or 1)
+        # each part, and each piece of a hint, must be whole chunks
+        denominators = set()
+        for value in trace.values:
+            denominators |= {value.lo.denominator, value.hi.denominator}
+            if value.hint is not None and value.hint.pieces:
+                denominators.add(((value.hi - value.lo) / value.hint.pieces).denominator)
+        chunks = lcm(*denominators) * (chosen.multiple or 1)
         if chunks > MAX_CHUNKS:
             raise UsageError(f"{self.name} needs {chunks} chunks of a unit; at most {MAX_CHUNKS} are supported")
         file = short_path(self.function.__code__.co_filename)
@@ -261,13 +267,3 @@ def _mode(text: str) -> tuple[str, int]:
     if mode not in MODES or (number and (mode != "paced" or not number.isdecimal() or int(number) < 1)):
         raise UsageError(f"--steps {text}: there are asap, written, paced and paced=R with R rounds a step")
     return mode, int(number or 1)
-
-
-def _fewest_chunks(trace: AlgorithmTrace) -> int:
-    # Each part, and each piece of a hint, must be whole chunks.
-    denominators: set[int] = set()
-    for value in trace.values:
-        denominators |= {value.lo.denominator, value.hi.denominator}
-        if value.hint is not None and value.hint.pieces:
-            denominators.add(((value.hi - value.lo) / value.hint.pieces).denominator)
-    return lcm(*denominators)

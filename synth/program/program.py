@@ -76,13 +76,14 @@ class Span(NamedTuple):
     rank: int | None = None
     packet: bool = False
 
+    def owner(self, rank: int) -> int:
+        """Return the rank on which the span lies, in an op of `rank`."""
+        return rank if self.rank is None else self.rank
+
 
 def owners(rank: int, spans: Iterable[Span]) -> list[int]:
     """Return the rank on which each of `spans` lies, as an op of `rank` names them."""
-    found = []
-    for span in spans:
-        found.append(rank if span.rank is None else span.rank)
-    return found
+    return [span.owner(rank) for span in spans]
 
 
 class Dep(NamedTuple):
@@ -140,6 +141,11 @@ class Op(NamedTuple):
     group: tuple[int, ...] = ()
     part: Part | None = None
 
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The sources, then the destinations."""
+        return (*self.src, *self.dst)
+
 
 class Block(NamedTuple):
     """A thread block. `via`: the switches that its sends pass, where there is a choice (`Route.via`)."""
@@ -161,6 +167,11 @@ class Gpu(NamedTuple):
     output: int
     scratch: int
     blocks: tuple[Block, ...]
+
+    @property
+    def chunks(self) -> int:
+        """The chunks of all three buffers."""
+        return self.input + self.output + self.scratch
 
 
 @dataclass(frozen=True)
@@ -230,7 +241,7 @@ class Program:
     @cached_property
     def has_packets(self) -> bool:
         """True if an op writes or reads packets."""
-        return any(span.packet for _, op in self.placed_ops() for span in (*op.src, *op.dst))
+        return any(span.packet for _, op in self.placed_ops() for span in op.spans)
 
     @cached_property
     def ops(self) -> int:

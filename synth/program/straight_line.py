@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from synth.program.program import UNIT, Block, Dep, Gpu, Loop, Op, Part, Program
+from synth.program.program import UNIT, Dep, Gpu, Loop, Op, Part, Program
 
 OFFSET_BYTES = 1 << 32  # no chunk is larger: the kernel's offsets have 32 bits
 MAX_TURNS = (1 << 16) - 1  # turns of a loop: the kernel counts them in 16 bits
@@ -118,10 +118,17 @@ def straight_line(program: Program, cells: int, cell_bytes: int) -> StraightLine
     scratch_cells = cells if stride is None else min(cells, stride)
     gpus, origin = [], {}
     for gpu in program.gpus:
-        # The place of each (op, turn) in its block written out; the last turn of an op also has the turn -1.
+        # The (op, turn) pairs of each block in order, turn -1 outside loops, and the place of each when written out.
+        # The last turn of an op also has the turn -1.
         runs, places = [], []
         for block in gpu.blocks:
-            runs.append(_runs(block, cells * cell_bytes))
+            run, at = [], 0
+            for loop in sorted(block.loops):
+                run += [(i, -1) for i in range(at, loop.first)]
+                for turn in range(turns(loop, cells * cell_bytes)):
+                    run += [(i, turn) for i in range(loop.first, loop.end)]
+                at = loop.end
+            runs.append(run + [(i, -1) for i in range(at, len(block.ops))])
             places.append({})
             for place, (i, turn) in enumerate(runs[-1]):
                 places[-1][i, turn] = places[-1][i, -1] = place
@@ -145,17 +152,6 @@ def straight_line(program: Program, cells: int, cell_bytes: int) -> StraightLine
         gpus.append(Gpu(gpu.rank, *sizes, tuple(blocks)))
     written = replace(program, chunks=program.chunks * cells, gpus=tuple(gpus), scratch_bytes=None)
     return StraightLine(written, cells, scratch_cells, origin)
-
-
-def _runs(block: Block, chunk_bytes: int) -> list[tuple[int, int]]:
-    """Return the (op, turn) pairs of a block in their order; the turn is -1 outside loops."""
-    runs, at = [], 0
-    for loop in sorted(block.loops):
-        runs += [(i, -1) for i in range(at, loop.first)]
-        for turn in range(turns(loop, chunk_bytes)):
-            runs += [(i, turn) for i in range(loop.first, loop.end)]
-        at = loop.end
-    return runs + [(i, -1) for i in range(at, len(block.ops))]
 
 
 def _in_cells(op: Op, turn: int, unit: int, cells: int, scratch_cells: int, stride: int | None) -> Op:

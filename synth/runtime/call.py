@@ -16,7 +16,7 @@ from synth.program import overheads
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import EXECUTORS, reference_data
-from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
+from synth.runtime.dtypes import DTYPES, dtype, operator
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
 from synth.runtime.run_request import RunRequest
 from synth.runtime.run_result import RunResult, rows_of
@@ -64,7 +64,11 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
     inputs: list = []
     if arrays is None:
         kind = dtype(request.dtype)
-        parts = padding(program, request.size if request.size is not None else _default(program, kind), kind)
+        size = request.size
+        if size is None:
+            each = program.loop_chunks * kind.size
+            size = -(-DEFAULT_BYTES // each) * each
+        parts = padding(program, size, kind)
     else:
         inputs, parts = rows_of(arrays, Layout(collective, program.chunks))
         # The element type of all inputs; empty inputs count only where all are empty.
@@ -136,11 +140,6 @@ def _collective(call: Call) -> Collective:
     if not call.request.in_place and program.in_place == "in":
         raise UsageError(f"{program.name} is for calls in place only; add --in-place")
     return program.collective
-
-
-def _default(program: Program, kind: Dtype) -> int:
-    each = program.loop_chunks * kind.size
-    return -(-DEFAULT_BYTES // each) * each
 
 
 def make_executor(executor: str, options: Mapping[str, Any]) -> Any:

@@ -86,16 +86,12 @@ def combiner(kind: Dtype, op: str) -> Callable[[Array, Array], Array]:
 def divide(kind: Dtype, total: Array, count: int) -> Array:
     """Return `total` / `count`, the last step of avg: rounded once, integers toward zero."""
     if kind.digits == 0:
-        unsigned = total.dtype.kind == "u"
-        quotient = total // np.array(count, total.dtype) if unsigned else _toward_zero(total, count)
-        return quotient.astype(total.dtype)
+        if total.dtype.kind == "u":
+            return total // np.array(count, total.dtype)
+        quotient = total.astype(np.int64) // count
+        return (quotient + ((quotient < 0) & (quotient * count != total))).astype(total.dtype)
     wide = total.astype(np.float32) if kind.wide else total
     return (wide / np.array(count, wide.dtype)).astype(total.dtype)
-
-
-def _toward_zero(total: Array, count: int) -> Array:
-    quotient = total.astype(np.int64) // count
-    return quotient + ((quotient < 0) & (quotient * count != total))
 
 
 def poison(kind: Dtype) -> Any:

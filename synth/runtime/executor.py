@@ -48,6 +48,11 @@ class Execution:
         return replace(done, events=tuple(event.later(launch) for event in self.events))
 
 
+def chunk_elements(arrays: Sequence[np.ndarray]) -> int:
+    """Return the elements of a chunk, which is a row of each of `arrays`; 0 where all of them are empty."""
+    return next((array.shape[1] for array in arrays if len(array)), 0)
+
+
 class Repetitions(NamedTuple):
     """The launches of a measurement: `timed` ones, after `warmup` ones that are not."""
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
 from synth.errors import SynthError
-from synth.model.topology import MulticastSwitch, Network
+from synth.model.topology import Network
 
 Key = tuple[int, int, tuple[str, ...]]
 
@@ -31,6 +32,14 @@ class Transfer(NamedTuple):
     begin: int
     arrival: int
     size: int
+
+
+class TransferTimes(NamedTuple):
+    """The times in ps at which a transfer begins, its last byte has left, and it has arrived."""
+
+    begin: int
+    departure: int
+    arrival: int
 
 
 class SwitchPath(NamedTuple):
@@ -53,21 +62,16 @@ class LinkSchedule:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        caps = network.caps_of
-        rates = [route.units * network.unit for route in network.routes]
-        limits = self._limits = [cap.units * network.unit for cap in network.caps]
-        self.alpha = [_up(route.latency * 10**6) for route in network.routes]
-        self._rates = rates
-        self._caps: list[list[tuple[int, Fraction]]] = []  # by route: index and GB/s of each of its limits
-        for shared in caps:
-            self._caps.append([(k, limits[k]) for k in shared])
-        self._free = [0] * len(rates)
-        self._served = [0] * len(limits)
+        self.alpha = [ceil(route.latency * 10**6) for route in network.routes]
+        self._rates = [route.units * network.unit for route in network.routes]  # GB/s
+        self._limits = [cap.units * network.unit for cap in network.caps]
+        self._free = [0] * len(network.routes)
+        self._served = [0] * len(network.caps)
         # by route and bytes: ps on the route, and on each of its limits
         self._durations: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
         self.keys: list[Key] = [(route.src, route.dst, route.via) for route in network.routes]
-        self.busy = [0] * len(rates)
-        self.carried = [0] * len(rates)
+        self.busy = [0] * len(network.routes)
+        self.carried = [0] * len(network.routes)
         self._between: dict[tuple[int, int], list[int]] = {}
         for i, route in enumerate(network.routes):
             self._between.setdefault((route.src, route.dst), []).append(i)
@@ -96,17 +100,14 @@ class LinkSchedule:
         A route without limits can be reserved ahead, so the result is `now`, and `send` delays the transfer. A transfer
         that shares a limit must not be reserved ahead: it would delay others that could begin before it.
         """
-        return max(now, self._free[route]) if self._caps[route] else now
+        return max(now, self._free[route]) if self.network.caps_of[route] else now
 
-    def send(self, route: int, size: int, now: int) -> tuple[int, int, int]:
-        """Reserve `route` for `size` bytes from `now` on.
-
-        Returns the times in ps at which the transfer begins, its last byte has left, and it arrives.
-        """
+    def send(self, route: int, size: int, now: int) -> TransferTimes:
+        """Reserve `route` for `size` bytes from `now` on."""
         durations = self._durations.get((route, size))
         if durations is None:
-            durations = (_ps(size, self._rates[route]), [(k, _ps(size, rate)) for k, rate in self._caps[route]])
-            self._durations[route, size] = durations
+            shares = [(k, _picoseconds(size, self._limits[k])) for k in self.network.caps_of[route]]
+            durations = self._durations[route, size] = _picoseconds(size, self._rates[route]), shares
         duration, shares = durations
         begin = max(now, self._free[route])
         end = begin + duration
@@ -116,47 +117,42 @@ class LinkSchedule:
         self._free[route] = end
         self.busy[route] += end - begin
         self.carried[route] += size
-        return begin, end, end + self.alpha[route]
+        return TransferTimes(begin, end, end + self.alpha[route])
 
     def switch_path(self, rank: int, group: Iterable[int], fetches: bool) -> SwitchPath | None:
         """Return the path of a multicast of `rank` to `group`, or of a sum that it fetches from there.
 
         None where no switch that multicasts joins them.
         """
-        key = (rank, tuple(group), fetches)
+        members = tuple(group)
+        key = rank, members, fetches
         if key not in self._paths:
-            found = None
+            self._paths[key] = None
             for switch in self.network.multicast:
-                if {port.rank for port in switch.ports}.issuperset((rank, *key[1])):
-                    found = self._path(switch, *key)
+                if {port.rank for port in switch.ports}.issuperset((rank, *members)):
+                    # α is that of the farthest member
+                    alphas = [0]
+                    for member in members:
+                        ends = (member, rank) if fetches else (rank, member)
+                        alphas += [self.alpha[i] for i in self._between.get(ends, [])[:1]]
+                    limits = tuple(switch.caps(rank, members, fetches=fetches))
+                    self._paths[key] = SwitchPath(rank, fetches, limits, max(alphas))
                     break
-            self._paths[key] = found
         return self._paths[key]
-
-    def _path(self, switch: MulticastSwitch, rank: int, group: tuple[int, ...], fetches: bool) -> SwitchPath:
-        alphas = [0]
-        for member in group:
-            ends = (member, rank) if fetches else (rank, member)
-            alphas += [self.alpha[i] for i in self._between.get(ends, [])[:1]]
-        return SwitchPath(rank, fetches, tuple(switch.caps(rank, group, fetches=fetches)), max(alphas))
 
     def switch_free(self, path: SwitchPath, now: int) -> int:
         """Return the time in ps, at least `now`, at which the rank of `path` may begin an op through its switch."""
         return max(now, self._port_free.get((path.rank, path.fetches), 0))
 
-    def send_through(self, path: SwitchPath, size: int, now: int) -> tuple[int, int, int]:
-        """Reserve the ports of `path` for `size` bytes from `now` on; the result is as that of `send`."""
+    def send_through(self, path: SwitchPath, size: int, now: int) -> TransferTimes:
+        """Reserve the ports of `path` for `size` bytes from `now` on."""
         begin = end = self.switch_free(path, now)
         for k in path.limits:
-            served = self._served[k] = max(self._served[k], begin) + _ps(size, self._limits[k])
+            served = self._served[k] = max(self._served[k], begin) + _picoseconds(size, self._limits[k])
             end = max(end, served)
         self._port_free[path.rank, path.fetches] = end
-        return begin, end, end + path.alpha
+        return TransferTimes(begin, end, end + path.alpha)
 
 
-def _ps(size: int, gbps: Fraction) -> int:
-    return _up(size * 1000 / Fraction(gbps))
-
-
-def _up(value: Fraction) -> int:
-    return -(-value.numerator // value.denominator)
+def _picoseconds(size: int, gbps: Fraction) -> int:
+    return ceil(size * 1000 / Fraction(gbps))

@@ -110,7 +110,8 @@ def _check(
             contributors = collective.wanted(unit, rank) if collective.combining else collective.pre[unit]
             key = unit, tuple(sorted(contributors))
             total += rows.size
-            if key in right_ones and _same_bits(right_ones[key][0], rows):
+            unsigned = np.dtype(f"u{rows.dtype.itemsize}")
+            if key in right_ones and (right_ones[key][0].view(unsigned) == rows.view(unsigned)).all():
                 exact += right_ones[key][1]
                 continue
             if key not in truth:
@@ -138,11 +139,6 @@ def _check(
             right_ones[key] = rows, (bad.size if tolerance is None else int(np.count_nonzero(tolerance == 0)))
             exact += right_ones[key][1]
     return ComparisonExtent(total, exact)
-
-
-def _same_bits(a: Array, b: Array) -> bool:
-    unsigned = np.dtype(f"u{a.dtype.itemsize}")
-    return bool((a.view(unsigned) == b.view(unsigned)).all())
 
 
 def _wide(values: Array, kind: Dtype) -> Array:

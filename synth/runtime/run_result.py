@@ -20,7 +20,6 @@ from synth.runtime.array_info import array_info, view
 from synth.runtime.dtypes import dtype
 from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
-from synth.runtime.link_schedule import Key
 from synth.runtime.reference_data import ComparisonExtent
 from synth.runtime.slicing import Padding
 
@@ -105,6 +104,10 @@ class RunResult:
         """Return the document of ``synth run --format json`` (schema: docs/run.md)."""
         done, task = self.execution, self.program.collective
         says = {}
+        links = []
+        for (src, dst, via), busy, size in done.links:
+            link = [src, dst, list(via)] if via else [src, dst]
+            links.append({"link": link, "busy": busy, "bytes": size})
         if done.nanoseconds is not None and self.network is not None:  # a kernel kept the clock
             says = {"says": SAYS.format(network=self.network.name), "nanoseconds": done.nanoseconds}
         return {
@@ -128,13 +131,9 @@ class RunResult:
             "bus_gbps": self.bus_gbps,
             "bound_picoseconds": None if self.bound is None else show(self.bound),
             "ratio": self.ratio,
-            "links": [{"link": _link(used.link), "busy": used.busy, "bytes": used.bytes} for used in done.links],
+            "links": links,
             **says,
         }
-
-
-def _link(key: Key) -> list:
-    return [*key[:2], *([list(key[2])] if key[2] else [])]
 
 
 def rows_of(arrays: Sequence, layout: Layout) -> tuple[list[np.ndarray], Padding]:

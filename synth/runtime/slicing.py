@@ -56,6 +56,11 @@ class Slicing(NamedTuple):
     part: int
     depth: int
 
+    @property
+    def step(self) -> int:
+        """The elements of the longest slice."""
+        return max((high - low for low, high in self.bounds), default=0)
+
 
 def rounded_size(program: Program, size: int, kind: Dtype) -> int:
     """Return `size` rounded down to whole elements for each part of the data, as nccl-tests does; at least one each."""

@@ -47,11 +47,9 @@ class Instance:
         self.names, self.limits, self.switches = machine.links, machine.limits, list(machine.switches.values())
         self.links, self.links_into, self.links_out, self.peers = machine.ends
         self.combining = collective["combining"]
-        self._read_collective(collective, n)
-        self.special = any(want is not None for rows in self.post for want in rows.values())
         self._hops: dict[frozenset[int], list[float]] = {}
 
-    def _read_collective(self, collective: dict, n: int) -> None:
+        # what each rank has of each unit, and wants of it
         units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)
         held: list[set[int]] = [set() for _ in range(units)]
         self.post: list[dict[int, frozenset[int] | None]] = [{} for _ in range(units)]
@@ -66,6 +64,7 @@ class Instance:
                 "collective.post",
             )
             rows[rank] = self._sum(want, unit, n) if want else None
+        self.special = any(want is not None for rows in self.post for want in rows.values())
 
     def _sum(self, want: list, unit: int, n: int) -> frozenset[int]:
         """Read the contributions that a rank wants where it does not want them all."""

@@ -55,30 +55,22 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
     where one is.
     """
     names = Variables(problem, unit, steps)
-    yield from _end_clauses(names, problem, unit)
-    for t in range(steps):
-        yield from _send_clauses(names, problem, unit, t)
-        for n in range(problem.ranks):
-            yield from _content_clauses(names, problem, unit, t, n)
 
-
-def _end_clauses(names: Variables, problem: Instance, unit: int) -> Iterator[list[int]]:
-    """Yield the contents of each rank before the first step, and those of a destination after the last one."""
+    # what each rank has before the first step, and a destination after the last one
     first, last = names.has[0], names.has[-1]
     for n in range(problem.ranks):
         for i in problem.pre[unit]:
             yield [first[n][i] if n == i else -first[n][i]]
             if n in problem.post[unit]:
                 yield [last[n][i] if problem.wants(unit, n, i) else -last[n][i]]
-
-
-def _send_clauses(names: Variables, problem: Instance, unit: int, t: int) -> Iterator[list[int]]:
-    """Yield clauses by which each send of step `t` carries something."""
-    has = names.has[t]
-    for (u, _, _), (total, raw) in zip(problem.links, names.sent[t], strict=True):
-        yield [-total, *has[u].values()]
-        if t == 0 or u not in problem.pre[unit]:
-            yield [-raw]  # what a rank holds before the first step is what it had at the start: called total
+    for t in range(steps):
+        # each send of the step carries something
+        for (u, _, _), (total, raw) in zip(problem.links, names.sent[t], strict=True):
+            yield [-total, *names.has[t][u].values()]
+            if t == 0 or u not in problem.pre[unit]:
+                yield [-raw]  # what a rank holds before the first step is what it had at the start: called total
+        for n in range(problem.ranks):
+            yield from _content_clauses(names, problem, unit, t, n)
 
 
 def _content_clauses(names: Variables, problem: Instance, unit: int, t: int, n: int) -> Iterator[list[int]]:
@@ -114,16 +106,12 @@ def check_no_schedule(problem: Instance, unit: int, steps: int, proof: object) -
     Raises VerificationError where the proof does not show it.
     """
     need(problem.combining, "is for collectives that combine", "kind")
-    problem.spend(_clause_count(problem, unit, steps))
-    lrat.check(list(formula(problem, unit, steps)), unpacked(proof, "proof"))
-
-
-def _clause_count(problem: Instance, unit: int, steps: int) -> int:
-    """Return about how many clauses and variables `formula` has."""
+    # about how many clauses and variables `formula` has
     arrivals = Counter(dict.fromkeys(range(problem.ranks), 2))
     for _, v, _ in problem.links:
         arrivals[v] += 2
-    return steps * (len(problem.pre[unit]) + 1) * sum(count**2 for count in arrivals.values())
+    problem.spend(steps * (len(problem.pre[unit]) + 1) * sum(count**2 for count in arrivals.values()))
+    lrat.check(list(formula(problem, unit, steps)), unpacked(proof, "proof"))
 
 
 def packed(lines: Sequence[str]) -> str:

@@ -53,7 +53,10 @@ def check_document(
             lines = _check(doc, folder, named_machine)
             found = built_in_machines.differences(doc, named_machine)
             differs = next((built_in_machines.line(*row) for row in found), "")
-            return Claims(lines, _subject_of(doc, differs), differs)
+            machine, task = doc["topology"], doc["collective"]
+            if not isinstance(task, str):
+                task = task["name"]
+            return Claims(lines, _subject(task, machine["name"], machine["ranks"], differs), differs)
         except SynthError:
             raise
         except MemoryError:
@@ -62,16 +65,6 @@ def check_document(
             ) from None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise VerificationError(malformed(error)) from None
-
-
-def _subject_of(doc: dict, differs: str) -> str:
-    """Return the subject of a document that was checked, whose machine may differ from the one of its name."""
-    machine = doc["topology"]
-    if isinstance(doc["collective"], str):
-        task = doc["collective"]
-    else:
-        task = doc["collective"]["name"]
-    return _subject(task, machine["name"], machine["ranks"], differs)
 
 
 def _subject(task: str, machine: str, ranks: int, differs: str) -> str:

@@ -246,7 +246,7 @@ def _remote(op: Op) -> list[Span]:
     """Return the spans of `op` on other ranks that it reaches without a switch."""
     if op.code in SWITCHED:
         return []
-    return [span for span in (*op.src, *op.dst) if span.rank is not None]
+    return [span for span in op.spans if span.rank is not None]
 
 
 class _Block:
@@ -318,7 +318,7 @@ class _Block:
         if op.count < 1 or max(len(op.src), len(op.dst)) > limits.OP_BUFFERS or len(op.ports) > limits.OP_CHANNELS:
             most = f"{limits.OP_BUFFERS} operands on a side and {limits.OP_CHANNELS} channels"
             self.refuse(i, f"MSCCL++ moves 1 chunk or more in one operation, with at most {most}")
-        if any(span.packet and span.buffer != "s" for span in (*op.src, *op.dst)):
+        if any(span.packet and span.buffer != "s" for span in op.spans):
             self.refuse(i, "has packets outside scratch")
         known = self.channels[self.kinds[i]]
         ids = [known.index(self.block.ports[p]) for p in op.ports]

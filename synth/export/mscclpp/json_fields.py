@@ -36,12 +36,16 @@ class Node:
         """Raise FormatError at this place."""
         raise FormatError(what, self.file, self.place)
 
+    def expected(self, what: str) -> NoReturn:
+        """Raise FormatError: the value is not `what`."""
+        self.fail(f"expected {what}, found {self._short()}")
+
     def fields(
         self, needed: Collection[str], allowed: Collection[str] = (), defaults: Mapping[str, object] = NO_DEFAULTS
     ) -> dict[str, Node]:
         """Return the fields of an object by name: `needed`, those of `allowed` that are there, and `defaults`."""
         if not isinstance(self.value, dict):
-            self.fail(f"expected an object, found {self._short()}")
+            self.expected("an object")
         self.needs(self.value, *needed)
         for key in self.value:
             if key not in needed and key not in allowed and key not in defaults:
@@ -51,7 +55,7 @@ class Node:
     def items(self, maximum: int) -> list[Node]:
         """Return the entries of a list of at most `maximum` values."""
         if not isinstance(self.value, list):
-            self.fail(f"expected a list, found {self._short()}")
+            self.expected("a list")
         if len(self.value) > maximum:
             self.fail(f"has {len(self.value)} entries; at most {maximum} are taken")
         return [Node(value, f"{self.place}[{i}]", self.file) for i, value in enumerate(self.value)]
@@ -83,19 +87,19 @@ class Node:
     def whole(self, low: int, high: int) -> int:
         """Return the value as a whole number from `low` to `high`, both included."""
         if type(self.value) is not int or not low <= self.value <= high:
-            self.fail(f"expected a whole number in {low}..{high}, found {self._short()}")
+            self.expected(f"a whole number in {low}..{high}")
         return self.value
 
     def text(self, choices: Collection[str] = ()) -> str:
         """Return the value as a text, one of `choices` if there are any."""
         if not isinstance(self.value, str) or (choices and self.value not in choices):
-            self.fail(f"expected {'one of ' + ', '.join(choices) if choices else 'a text'}, found {self._short()}")
+            self.expected("one of " + ", ".join(choices) if choices else "a text")
         return self.value
 
     def flag(self) -> bool:
         """Return the value as true or false."""
         if not isinstance(self.value, bool):
-            self.fail(f"expected true or false, found {self._short()}")
+            self.expected("true or false")
         return self.value
 
     def _short(self) -> str:

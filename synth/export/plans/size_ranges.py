@@ -18,6 +18,11 @@ from typing import NamedTuple
 from synth.model.tuning_plan import Plan, Range, Table
 
 
+def within(size: int, row: Offer | SizeShare | Range) -> bool:
+    """Return True if `row.low` <= `size` <= `row.high`."""
+    return row.low <= size and (row.high is None or size <= row.high)
+
+
 class Offer(NamedTuple):
     """The sizes of calls that a runtime can serve with an algorithm: from `low` to `high` bytes (None: no end), in
     multiples of `step` bytes."""
@@ -26,13 +31,9 @@ class Offer(NamedTuple):
     high: int | None
     step: int
 
-    def covers(self, size: int) -> bool:
-        """True if `low` <= `size` <= `high`."""
-        return self.low <= size and (self.high is None or size <= self.high)
-
     def admits(self, size: int) -> bool:
         """True if a call of `size` bytes may be served: `size` is in the range and a multiple of `step`."""
-        return self.covers(size) and size % self.step == 0
+        return within(size, self) and size % self.step == 0
 
 
 class SizeShare(NamedTuple):
@@ -58,7 +59,7 @@ class SizeShares:
 
     def at(self, size: int) -> SizeShare | None:
         """Return the share whose range contains `size` bytes; None if the table has no such range."""
-        return next((s for s in self.shares if s.low <= size and (s.high is None or size <= s.high)), None)
+        return next((share for share in self.shares if within(size, share)), None)
 
     def runs(self, size: int) -> int | None:
         """Return the number of the algorithm that serves a call of `size` bytes; None: none of the plan's."""
@@ -83,10 +84,10 @@ def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]
         marks.update(size + 1 for size in sizes)
         marks.update(offers[i].low for i in useful)
         marks |= {high + 1 for i in useful if (high := offers[i].high) is not None}
-        starts = sorted(m for m in marks if row.low <= m and (row.high is None or m <= row.high))
+        starts = sorted(mark for mark in marks if within(mark, row))
         for low, after in zip(starts, [*starts[1:], None], strict=True):
             # At a judged size the chunks must divide it; between such sizes nothing is known.
-            covering = [i for i in useful if offers[i].covers(low)]
+            covering = [i for i in useful if within(low, offers[i])]
             dividing = [i for i in covering if low not in sizes or offers[i].admits(low)]
             share = SizeShare(low, row.high if after is None else after - 1, next(iter(dividing or covering), None))
             if found and found[-1].choice == share.choice:
@@ -97,7 +98,7 @@ def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]
 
 def judged_sizes(table: Table, row: Range | SizeShare) -> list[int]:
     """Return the sizes between the ends of `row` that the plan judged."""
-    return [s for s in table.sizes if row.low <= s and (row.high is None or s <= row.high)]
+    return [size for size in table.sizes if within(size, row)]
 
 
 def drop_to_fit(tables: list[SizeShares], files: Callable[[SizeShare], int], most: int, why: str) -> list[SizeShares]:
@@ -155,4 +156,4 @@ def unserved(plan: Plan, found: SizeShares, otherwise: str) -> list[str]:
 
 def covers_range(row: Range, offer: Offer) -> bool:
     """Return True if the sizes of `offer` begin and end no nearer than those of `row`."""
-    return offer.covers(row.low) and (offer.high is None or (row.high is not None and row.high <= offer.high))
+    return within(row.low, offer) and (offer.high is None or (row.high is not None and row.high <= offer.high))

@@ -22,11 +22,6 @@ FAMILIES: Mapping[str, ModuleType] = {
 }
 
 
-def _algorithms() -> tuple[ChunkAlgorithm, ...]:
-    found = []
-    for family in FAMILIES.values():
-        found += [value for value in vars(family).values() if isinstance(value, ChunkAlgorithm)]
-    return tuple(found)
-
-
-LIBRARY = _algorithms()
+LIBRARY: tuple[ChunkAlgorithm, ...] = tuple(
+    value for family in FAMILIES.values() for value in vars(family).values() if isinstance(value, ChunkAlgorithm)
+)

@@ -21,16 +21,6 @@ def _around(group: RankGroup, data: Data, direction: int, hops: int) -> Held:
     return copies
 
 
-def _sum_around(group: RankGroup, pieces: Held, owner: int, direction: int) -> Data:
-    """Add up the pieces of all ranks once round the ring in a direction, up to the owner."""
-    at = group.position(owner)
-    order = [group.ranks[(at + direction * k) % group.size] for k in range(1, group.size + 1)]
-    total = pieces[order[0]]
-    for rank in order[1:]:
-        total = pieces[rank].add(total)
-    return total
-
-
 @algorithm("allgather", name="ring-one-way", formula="S = n-1, R/C = n-1", paper=PAPER, home="ring:8")
 def allgather_one_way(group: RankGroup, held: Held) -> Held:
     """Each rank's data once round the ring."""
@@ -74,7 +64,12 @@ def reduce_scatter(group: RankGroup, held: Held) -> Held:
         halves = []
         for half, direction in ((0, 1), (1, -1)):
             pieces = {rank: held[rank].part(i, group.size).part(half, 2) for rank in group.ranks}
-            halves.append(_sum_around(group, pieces, owner, direction))
+            # once round the ring in this direction, up to the owner
+            order = [group.ranks[(i + direction * k) % group.size] for k in range(1, group.size + 1)]
+            total = pieces[order[0]]
+            for rank in order[1:]:
+                total = pieces[rank].add(total)
+            halves.append(total)
         sums[owner] = halves[0].join(halves[1])
     return sums
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from synth.errors import UsageError
 from synth.program.analysis import (
     deadlock,
@@ -14,7 +12,7 @@ from synth.program.analysis import (
     symbolic_execution,
     symbolic_execution_onesided,
 )
-from synth.program.analysis.call_sizes import SizeLimit, call_sizes
+from synth.program.analysis.call_sizes import call_sizes
 from synth.program.analysis.connection_tables import build_connection_tables, unflagged
 from synth.program.analysis.finding import Finding, WaitingBlock, error, not_analysed
 from synth.program.analysis.report import WORDS, LintReport, option_text, size_text
@@ -106,28 +104,20 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     safe = None
     if sizes.limit is not None:
         safe = sizes.limit.size
-        findings += _beyond_limit(program, sizes.limit)
+        # the program is proved up to the limit only; a warning if it is offered for larger sizes without a largest one
+        top = program.max_bytes
+        if top is None or top > safe:
+            advice = f"set its largest size to {option_text(safe)} (max_message_size in a plan)"
+            text = f"above {size_text(safe)} {sizes.limit.reason}, and calls that large are not followed; {advice}"
+            finding = not_analysed("scratch", (None, None, None), text)
+            warns = top is None and program.min_bytes <= safe
+            findings.append(finding._replace(severity="warning") if warns else finding)
     if any((finding.rule, finding.severity) == ("offsets", "warning") for finding in findings):
         reached = rules_onesided.largest_with_short_offsets(program)
         safe = reached if safe is None else min(safe, reached)
     if waits or any(finding.rule == "dep-unflagged" for finding in findings):
         safe = 0
     return _report(program, runtime, findings, safe, outcomes, not waits)
-
-
-def _beyond_limit(program: Program, limit: SizeLimit) -> Iterator[Finding]:
-    """Yield the finding that the program is proved up to `limit` only, if it is offered for larger sizes.
-
-    A warning if the program sets no largest size.
-    """
-    top = program.max_bytes
-    if top is not None and top <= limit.size:
-        return
-    advice = f"set its largest size to {option_text(limit.size)} (max_message_size in a plan)"
-    text = f"above {size_text(limit.size)} {limit.reason}, and calls that large are not followed; {advice}"
-    finding = not_analysed("scratch", (None, None, None), text)
-    warns = top is None and program.min_bytes <= limit.size
-    yield finding._replace(severity="warning") if warns else finding
 
 
 def modes(program: Program, in_place: InPlace | None = None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from synth.program.program import Block, Program
+from synth.program.program import Program
 from synth.program.straight_line import (
     MAX_TURNS,
     UNIT,
@@ -74,7 +74,7 @@ def written_size(program: Program) -> tuple[int, int]:
 
     Of a program without loops, the cells of all calls together.
     """
-    chunks = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    chunks = sum(gpu.chunks for gpu in program.gpus)
     cells, unit = even_cells(program), loop_unit(program)
     if unit is None:
         return chunks * (cells + sum(_sizes_with_empty_packets(program))), program.ops
@@ -90,7 +90,7 @@ def _least_chunk(program: Program) -> int:
     back = 0
     for _, block in program.blocks():
         back = max(back, *(dep.turns for op in block.ops for dep in op.deps), 0)
-        inside = _inside(block)
+        inside = {i for loop in block.loops for i in range(loop.first, loop.end)}
         turning = {block.ports[p] for i in inside for p in block.ops[i].ports}
         ahead = Counter()
         for i, op in enumerate(block.ops):
@@ -100,16 +100,11 @@ def _least_chunk(program: Program) -> int:
     return piece * (2 + back)
 
 
-def _inside(block: Block) -> set[int]:
-    """Return the ops of a block that are in loops."""
-    return {i for loop in block.loops for i in range(loop.first, loop.end)}
-
-
 def _sizes_with_empty_packets(program: Program) -> range:
     """Return the sizes of a chunk, in units, at which some share of packets is empty."""
     units = 0
     for _, op in program.placed_ops():
-        if op.part is not None and any(span.packet for span in (*op.src, *op.dst)):
+        if op.part is not None and any(span.packet for span in op.spans):
             units = max(units, -(-op.part.of // op.count))
     least = max(1, -(-program.min_bytes // (program.loop_chunks * UNIT)))
     return range(least, max(units, least))

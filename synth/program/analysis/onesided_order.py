@@ -120,7 +120,7 @@ def _packets(rank: int, op: Op, spans: tuple) -> Iterator[tuple[int, str, int]]:
     """Yield the cells of the packets among `spans` of an op of `rank`."""
     for span in spans:
         for k in range(op.count if span.packet else 0):
-            yield (rank if span.rank is None else span.rank), span.buffer, span.offset + k
+            yield span.owner(rank), span.buffer, span.offset + k
 
 
 def _reason(line: StraightLine, event: Event) -> str:

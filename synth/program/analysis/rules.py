@@ -45,8 +45,8 @@ def buffer_faults(program: Program) -> Iterator[Finding]:
     layout = Layout(program.collective, program.chunks)
     real = {"i": layout.inputs, "o": layout.outputs}
     for place, op in program.placed_ops():
-        for span in (*op.src, *op.dst):
-            home, last = place[0] if span.rank is None else span.rank, span.offset + op.count - 1
+        for span in op.spans:
+            home, last = span.owner(place[0]), span.offset + op.count - 1
             if span.buffer in real and last >= (have := len(real[span.buffer][home])):
                 text = f"{op.code} touches {NAMES[span.buffer]} {last} of rank {home}; a call gives it {have} chunks"
                 yield error("buffers", place, text)

@@ -128,7 +128,7 @@ def unequal_packet_scratch(program: Program) -> Iterator[Finding]:
     """
     for place, op in program.placed_ops() if not program.one_scratch else ():
         for span in op.dst:
-            owner, own = place[0] if span.rank is None else span.rank, program.gpus[place[0]].scratch
+            owner, own = span.owner(place[0]), program.gpus[place[0]].scratch
             scratch = program.gpus[owner].scratch
             if span.packet and scratch != own:
                 text = (
@@ -171,7 +171,7 @@ def _block_limits(where: tuple[int, int], block: Block, runtime: Runtime) -> Ite
         place, widest = (*where, i), max(len(op.src), len(op.dst))
         if op.code not in runtime.codes:
             yield error("code", place, f"{runtime.name} does not run {op.code}")
-        if op.code == "cpy" and any(span.rank not in (None, where[0]) for span in (*op.src, *op.dst)):
+        if op.code == "cpy" and any(span.rank not in (None, where[0]) for span in op.spans):
             yield error("operands", place, "cpy stays on its rank in a plan: put writes to another, get reads from one")
         if len(op.ports) > OP_PORTS:
             yield error("channels", place, f"uses {len(op.ports)} channels at once, an operation {OP_PORTS}")
@@ -194,7 +194,7 @@ def _packet_memory(program: Program) -> Iterator[Finding]:
         for span in (*(span._replace(packet=span.packet or carries) for span in op.src), *op.dst):
             if span.buffer != "s":
                 continue
-            owner, first, end = place[0] if span.rank is None else span.rank, span.offset, span.offset + op.count
+            owner, first, end = span.owner(place[0]), span.offset, span.offset + op.count
             scratch = program.gpus[owner].scratch
             if span.packet and program.protocol != "LL" and program.scratch_bytes is None and 2 * end > scratch:
                 text = (
@@ -240,11 +240,11 @@ def _starts(program: Program) -> Iterator[Finding]:
     # where input and output begin in the allocation that has both
     begins = [{"i": max(0, -(shift or 0)), "o": max(0, shift or 0), "s": 0} for shift in layout.overlaps]
     for place, op in program.placed_ops():
-        spans = [(span, begins[place[0]][span.buffer]) for span in (*op.src, *op.dst) if span.rank is not None]
+        spans = [(span, begins[place[0]][span.buffer]) for span in op.spans if span.rank is not None]
         if _by_port(program, place, op):
             spans += [(span, 0) for span in op.src if span.rank is None]
         for span, counted in spans:
-            owner = place[0] if span.rank is None else span.rank
+            owner = span.owner(place[0])
             begin = begins[owner][span.buffer]
             if counted != begin:
                 text = (
@@ -387,7 +387,7 @@ class _UnjoinedThreads:
                 else:
                     self.reads[cell].append((step, element))
         for k in range(op.count):
-            beside = frozenset(self._cell(span, k) for span in (*op.src, *op.dst) if not span.packet)
+            beside = frozenset(self._cell(span, k) for span in op.spans if not span.packet)
             for span in op.dst:
                 if span.packet:
                     self.packets[self._cell(span, k)] = step, beside
@@ -405,5 +405,5 @@ class _UnjoinedThreads:
             yield cells, packets, k if dealt else None
 
     def _cell(self, span: Span, k: int) -> int:
-        owner = self.place[0] if span.rank is None else span.rank
+        owner = span.owner(self.place[0])
         return self.memory.base[owner][span.buffer] + span.offset + k

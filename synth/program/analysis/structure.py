@@ -62,7 +62,7 @@ def faults(program: Program) -> list[Finding]:
     if task is not None and task.ranks != program.ranks:
         text = f"{task.name} is over {task.ranks} ranks, the program has {program.ranks}"
         return [error("ranks", nowhere, text)]
-    cells = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    cells = sum(gpu.chunks for gpu in program.gpus)
     if cells > MAX_CELLS:
         return [
             not_analysed("too-large", nowhere, f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed")
@@ -113,7 +113,7 @@ def _written_out(program: Program, touched: int) -> Iterator[Finding]:
     if program.scratch_bytes is not None and stride is None:
         return
     written, ops = written_size(program)
-    chunks = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    chunks = sum(gpu.chunks for gpu in program.gpus)
     touched = touched * written // max(1, chunks)
     text = ""
     if touched > MAX_TOUCHED:
@@ -154,8 +154,8 @@ def _unlike_parts(program: Program) -> Iterator[Finding]:
     first = {}
     for here, op, kind, length, divisor in divided:
         found = None
-        for span in (*op.src, *op.dst):
-            owner = here[0] if span.rank is None else span.rank
+        for span in op.spans:
+            owner = span.owner(here[0])
             shift = shifts[owner] if span.buffer == "o" else None
             buffer, start = (span.buffer, span.offset) if shift is None else ("i", span.offset + shift)
             division = (start, length, divisor)
@@ -182,7 +182,7 @@ def _loops(where: tuple[int, int], block: Block) -> Iterator[Finding]:
     for loop in block.loops:
         for i in range(loop.first, loop.end):
             op = block.ops[i]
-            if any(span.packet for span in (*op.src, *op.dst)):
+            if any(span.packet for span in op.spans):
                 yield error("loop", (*where, i), f"{op.code} moves all packets in every turn of the pipeline")
             elif (op.src or op.dst) and (op.part is not None or op.count != loop.chunks):
                 size = f"{op.count} chunks" if op.part is None else f"share {op.part.index} of {op.part.of}"
@@ -232,8 +232,8 @@ def _op(program: Program, gpu: Gpu, b: int, i: int, op: Op) -> Iterator[Finding]
         yield from _group(gpu, here, op)
     if op.count < 1:
         yield error("count", here, f"count is {op.count}; at least 1 is needed")
-    for span in (*op.src, *op.dst):
-        rank = gpu.rank if span.rank is None else span.rank
+    for span in op.spans:
+        rank = span.owner(gpu.rank)
         if span.buffer not in BUFFERS or not 0 <= rank < program.ranks:
             yield error("operands", here, f"there is no buffer {span.buffer} on rank {rank}")
             continue
@@ -289,6 +289,6 @@ def _group(gpu: Gpu, here: Place, op: Op) -> Iterator[Finding]:
         yield error("group-place", here, text)
     if op.code == "gstore" and any(span.rank not in (None, gpu.rank) for span in op.src):
         yield error("operands", here, "gstore reads the memory of its own rank")
-    packets = {span.packet for span in (*op.src, *op.dst)}
+    packets = {span.packet for span in op.spans}
     if packets != {False} and (op.code == "glres" or packets != {True}):
         yield error("operands", here, f"{op.code} moves plain chunks; gstore alone stores packets, from packets")

@@ -86,7 +86,7 @@ class SymbolicExecution:
 
     def first_cell(self, rank: int, span: Span) -> int:
         """Return the memory cell of the first chunk of `span`. A span without a rank is in the memory of `rank`."""
-        return self.memory.base[rank if span.rank is None else span.rank][span.buffer] + span.offset
+        return self.memory.base[span.owner(rank)][span.buffer] + span.offset
 
     def load(self, cell: int, actor: int, op: int, place: Place) -> Value:
         """Return the value of `cell` and record a read by op `op` of `actor`.

@@ -196,8 +196,14 @@ class OneSidedExecution(SymbolicExecution):
             actor = me
             if op.code in ("put", "get") and op.ports:
                 p = op.ports[at] if at is not None and len(op.ports) == len(targets) else op.ports[0]
-                self.check_port_target(place, block.ports[p], op, at)
-                actor = self.engine(rank, block.ports[p], me)
+                # the port of a put or get leads to the rank of the span that it writes or reads
+                port = block.ports[p]
+                span = (op.src if at is None else op.dst)[at or 0]
+                if span.rank != port.peer:
+                    where = "its own rank" if span.rank is None else f"rank {span.rank}"
+                    text = f"{op.code} by a port to rank {port.peer}, but its data lie on {where}"
+                    self.add_finding("port", place, text)
+                actor = self.engine(rank, port, me)
                 if actor != me:
                     clocks.join(actor, clocks.rows[me])
             spans, firsts = op.dst, targets
@@ -230,16 +236,6 @@ class OneSidedExecution(SymbolicExecution):
         """Return the cell of a chunk, which is another one for the packets of every second launch."""
         second = packet and self.halves == 2 and self.launch % 2 == 1
         return cell + len(self.memory.values) if second else cell
-
-    def check_port_target(self, place: OpPlace, port: Port, op: Op, at: int | None) -> None:
-        """Add a finding if the port of a put or get leads to another rank than the span that it writes or reads.
-
-        `at`: the index of the put's destination, None for a get.
-        """
-        span = op.src[0] if at is None else op.dst[at]
-        if span.rank != port.peer:
-            where = "its own rank" if span.rank is None else f"rank {span.rank}"
-            self.add_finding("port", place, f"{op.code} by a port to rank {port.peer}, but its data lie on {where}")
 
     def fetch(self, cell: int, packet: bool, carries: bool, actor: int, i: int, place: OpPlace) -> Value:
         """Return the value of a source's cell; a packet orders its writer before the reader.

@@ -65,9 +65,7 @@ class Clocks:
 
     def read(self, cell: int, actor: int, op: int) -> None:
         """Record that `actor` reads `cell` now, in its op `op`."""
-        writer = self.writer[cell]
-        if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
-            self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-read"))
+        self._check_writer(cell, actor, op, "write-read")
         # only the last read of each actor can be the first to race with a later write
         readers = self.readers[cell]
         if readers is None:
@@ -77,9 +75,7 @@ class Clocks:
 
     def write(self, cell: int, actor: int, op: int) -> None:
         """Record that `actor` writes `cell` now, in its op `op`."""
-        writer = self.writer[cell]
-        if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
-            self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-write"))
+        self._check_writer(cell, actor, op, "write-write")
         readers = self.readers[cell]
         if readers is not None:
             # all reads since the last write must have ended
@@ -88,3 +84,9 @@ class Clocks:
                     self.races.append((cell, (reader, read_op), (actor, op), "read-write"))
             self.readers[cell] = None
         self.writer[cell], self.write_time[cell], self.write_op[cell] = actor, self.now[actor], op
+
+    def _check_writer(self, cell: int, actor: int, op: int, kind: str) -> None:
+        """Record a race of op `op` of `actor` with the last write of `cell`, unless it is ordered behind that."""
+        writer = self.writer[cell]
+        if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
+            self.races.append((cell, (writer, self.write_op[cell]), (actor, op), kind))

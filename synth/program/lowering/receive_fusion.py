@@ -86,7 +86,10 @@ def fuse(
         hints = [named.get(lane[:4], NO_HINT) for lane in (incoming, outgoing)]
         asked = any(hint.block is not None for hint in hints) or hints[0].channel != hints[1].channel
         taken = {(rank, incoming), (rank, outgoing)} & busy or (rank, incoming) in unfused
-        if taken or asked or not paths.can_join(incoming, outgoing):
+        path, other = paths.find(incoming), paths.find(outgoing)
+        ends = {lane[:2] for lane in path}
+        crossing = path is not other and any(lane[:2] in ends for lane in other)
+        if taken or asked or crossing:
             continue
         fused = _forwards_in_order(lanes[incoming], lanes[outgoing], partners)
         longer, both = max(len(lanes[incoming]), len(lanes[outgoing])), len(lanes[incoming]) + len(lanes[outgoing])
@@ -151,11 +154,6 @@ class _Paths:
 
     def find(self, lane: Lane) -> list[Lane]:
         return self.path_of.setdefault(lane, [lane])
-
-    def can_join(self, a: Lane, b: Lane) -> bool:
-        path, other = self.find(a), self.find(b)
-        pairs = {lane[:2] for lane in path}
-        return path is other or not any(lane[:2] in pairs for lane in other)
 
     def join(self, a: Lane, b: Lane) -> None:
         path, other = self.find(a), self.find(b)

@@ -114,7 +114,14 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
         if message.local:
             old, rank = message.writes[0].old, message.dst
             block = writer[old] if old in writer else _least_loaded(drafts[rank], ends[rank], target.block_ops)
-            drafts[rank] += _local_ops(message, block, scratch)
+            # copy the rank's input to the place that the message writes, or add it there
+            source, new, key = message.reads[0].place, message.writes[0].place, (message.step, 1, message.order)
+            scratch.store(message.writes)
+            if old is None or old.place != new:
+                first = source if old is None else old.place
+                drafts[rank].append(PlannedOp((*key, 0), block, "cpy", first, new, message.count))
+            if old is not None:
+                drafts[rank].append(PlannedOp((*key, 1), block, "re", source, new, message.count))
             writer.update(dict.fromkeys(message.writes, block))
             continue
         if message not in forwarded:
@@ -165,19 +172,6 @@ def _receive_ops(message: Message, block: int, scratch: _Scratch, target: BlockT
     else:
         yield PlannedOp((*key, 0), block, "r", None, new, count)
         yield PlannedOp((*key, 1), block, "re", old.place, new, count)
-
-
-def _local_ops(message: Message, block: int, scratch: _Scratch) -> Iterator[PlannedOp]:
-    """Yield the ops that copy a rank's input to the place that the local `message` writes, or add it there."""
-    source, new, old, count = message.reads[0].place, message.writes[0].place, message.writes[0].old, message.count
-    key = (message.step, 1, message.order)
-    scratch.store(message.writes)
-    if old is None:
-        yield PlannedOp((*key, 0), block, "cpy", source, new, count)
-        return
-    if old.place != new:
-        yield PlannedOp((*key, 0), block, "cpy", old.place, new, count)
-    yield PlannedOp((*key, 1), block, "re", source, new, count)
 
 
 def _forward_op(message: Message, block: int, added: set[Value], scratch: _Scratch) -> PlannedOp:

@@ -92,7 +92,7 @@ def is_handed(op: Op, kind: Callable[[int], str]) -> bool:
 
 def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[ChunkAccess]:
     """Return the accesses of `op` to the rank's own plain memory. `handed`: as in `UnjoinedAccesses.record`."""
-    dealt = not handed and any(span.packet for span in (*op.src, *op.dst))
+    dealt = not handed and any(span.packet for span in op.spans)
     found = []
     for writes, spans in ((False, op.src), (True, op.dst)):
         for span in spans:
@@ -163,8 +163,7 @@ class BlockWriter:
 
     def signal(self, rank: int, peers: Iterable[int]) -> dict[int, tuple[int, ...]]:
         """Append one signal to each peer; return the clock that each peer has when it has waited for it."""
-        for ports in self._batches(rank, peers):
-            self.add(rank, Op("signal", ports=ports))
+        self._add_for_peers("signal", rank, peers)
         return dict.fromkeys(peers, tuple(self.clock[rank]))
 
     def wait(self, rank: int, learned: dict[int, tuple[int, ...]]) -> int:
@@ -172,15 +171,13 @@ class BlockWriter:
 
         Returns the time of the last wait on the rank's clock.
         """
-        for ports in self._batches(rank, learned):
-            self.add(rank, Op("wait", ports=ports))
+        self._add_for_peers("wait", rank, learned)
         self.learn(rank, *learned.values())
         return self.clock[rank][rank]
 
     def flush(self, rank: int, peers: Iterable[int]) -> None:
         """Append a flush: a wait until the puts to `peers` have been read from this rank's memory."""
-        for ports in self._batches(rank, peers):
-            self.add(rank, Op("flush", ports=ports))
+        self._add_for_peers("flush", rank, peers)
 
     def learn(self, rank: int, *clocks: Sequence[int]) -> None:
         """Merge `clocks` into the clock of `rank`."""
@@ -198,6 +195,10 @@ class BlockWriter:
             self.port(rank, peer)
             learned[rank] = tuple(int(r == rank) for r in range(len(self.nodes)))
         self.wait(peer, learned)
+
+    def _add_for_peers(self, code: str, rank: int, peers: Iterable[int]) -> None:
+        for ports in self._batches(rank, peers):
+            self.add(rank, Op(code, ports=ports))
 
     def _batches(self, rank: int, peers: Iterable[int]) -> list[tuple[int, ...]]:
         """Return the rank's ports to `peers`, in batches of one kind that one operation can name."""

@@ -222,7 +222,7 @@ def _misfit(draft: WrittenBlock) -> str | None:
         reached = set()
         for op in ops:
             kind = ports[op.ports[0]][0] if op.ports else "memory"
-            far = [span for span in (*op.src, *op.dst) if span.rank is not None and op.code not in SWITCHED]
+            far = [span for span in op.spans if span.rank is not None and op.code not in SWITCHED]
             reached.update((kind, span.rank, span.buffer) for span in far)
         for count in Counter(kind for kind, _, _ in reached).values():
             if count > limits.BLOCK_BUFFERS:
@@ -256,10 +256,10 @@ def _assemble(name: str, drafts: list[WrittenBlock], layout: Layout, protocol: s
             ops = []
             for op in draft.ops[r]:
                 spans = []
-                for span in (*op.src, *op.dst):
+                for span in op.spans:
                     if span.buffer == "s":
                         starts = packet_starts if span.packet else plain_starts
-                        owner = r if span.rank is None else span.rank
+                        owner = span.owner(r)
                         span = span._replace(offset=span.offset + starts[owner])
                     spans.append(span)
                 ops.append(op._replace(src=tuple(spans[: len(op.src)]), dst=tuple(spans[len(op.src) :])))

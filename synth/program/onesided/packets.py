@@ -214,7 +214,7 @@ class PacketWriter:
                 self.block.learn(rank, known)
                 clock = tuple(map(max, clock, known))
         for span in op.dst:
-            owner = rank if span.rank is None else span.rank
+            owner = span.owner(rank)
             self.written_by[owner, span._replace(rank=None)] = rank
             self.writer_clock[owner, span._replace(rank=None)] = clock
 

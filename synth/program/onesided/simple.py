@@ -331,8 +331,7 @@ class SimpleWriter:
                 src.append(op_puts[0].src._replace(rank=owner))
                 dst.append(op_puts[0].dst._replace(rank=owner))
             sources = tuple(src) if move.code == "glres" else (op_puts[0].src,)
-            self._local(rank, Op(move.code, sources, tuple(dst), self.groups[g].count))
-            self.value[g][rank] = self.home[g][rank]
+            self._to_home(g, rank, Op(move.code, sources, tuple(dst), self.groups[g].count))
             for put in op_puts:
                 arrivals[put.move.dst][rank].append(put)
 
@@ -408,8 +407,7 @@ class SimpleWriter:
                 sources.append(self._remote(rank, put.move.src, put.src) if put.pulled else put.dst)
             stores = [self._remote(rank, put.move.dst, put.dst) for put in targets if not addends]
             op = Op("reduce", (self.value[g][rank], *sources), (self.home[g][rank], *stores), count)
-            time = self._local(rank, op)
-            self.value[g][rank] = self.home[g][rank]
+            time = self._to_home(g, rank, op)
             for put in batch:
                 if not put.pulled:
                     self.free[rank][count].append(put.dst.offset)
@@ -431,8 +429,7 @@ class SimpleWriter:
                 contribution = self.contribution[g][rank]
                 self._give_home(g, rank)
                 op = Op("cpy", (contribution,)) if kind == "copy" else Op("reduce", (self.value[g][rank], contribution))
-                self._local(rank, op._replace(dst=(self.home[g][rank],), count=group.count))
-                self.value[g][rank] = self.home[g][rank]
+                self._to_home(g, rank, op._replace(dst=(self.home[g][rank],), count=group.count))
 
     def _give_home(self, g: int, rank: int) -> None:
         if rank not in self.home[g]:
@@ -455,6 +452,11 @@ class SimpleWriter:
         for span in (*sources, *targets):
             self.last_use[rank].update(dict.fromkeys(self.memory.keys(rank, span, op.count), time))
         return time
+
+    def _to_home(self, g: int, rank: int, op: Op) -> int:
+        """Append a data op that gives the rank the chunks of group `g` at their home. Returns its time."""
+        self.value[g][rank] = self.home[g][rank]
+        return self._local(rank, op)
 
     def _flush(self, rank: int, keys: Sequence[Key]) -> None:
         """Flush the ports through which peers may still read the memory `keys` of `rank`, and let those signal that

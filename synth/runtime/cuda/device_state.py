@@ -38,8 +38,7 @@ class DeviceState:
     ) -> None:
         code, cut, _, tables, _ = program
         self.cupy, self.code, self.launches, self._ends = cupy, code, launches, tables.ends
-        self.step = max((high - low for low, high in cut.bounds), default=0)
-        self.slots = -(-cut.depth * program.slot(self.step) // 128) * 128 or 128
+        self.slots = -(-cut.depth * program.slot(cut.step) // 128) * 128 or 128
         devices = sorted({launch.device for launch in launches})
         self._lines: list[Any] = []  # memory of counters and FIFOs, by device
         # The table of connections; allocates their FIFOs and counters.
@@ -60,11 +59,11 @@ class DeviceState:
                 conns[w]["entry"] = conns[w]["head"] + LINE
         self._fresh = np.frombuffer(conns.tobytes(), np.uint8)
         deps = local_dependencies(tables, code, launches) if len(launches) > 1 else tables.deps
-        self._tables: dict[int, list[Any]] = {}
+        arrays = {"blocks": tables.blocks, "ops": tables.ops, "deps": deps, "acts": tables.acts, "terms": tables.terms}
+        arrays["conns"] = conns
+        self._tables: dict[int, dict[str, Any]] = {}
         for device in devices:
-            arrays = (tables.blocks, tables.ops, deps, tables.acts, tables.terms)
-            self._tables[device] = [self._put(device, table) for table in arrays]
-        self._conns = {device: self._put(device, conns) for device in devices}
+            self._tables[device] = {name: self._put(device, table) for name, table in arrays.items()}
         self.flags = [
             zeros(cupy, launch.device, 3 * 8 * max(1, launch.count)) for launch in launches
         ]  # done, run, beat
@@ -72,10 +71,11 @@ class DeviceState:
         self.abort = zeros(cupy, launches[0].device if launches else 0, 8)
         pairs = zip(self.flags, launches, strict=True)  # the beats follow `done` and `run`, 8 bytes a block each
         watched = np.array([(flags.data.ptr + 16 * launch.count, launch.count) for flags, launch in pairs], flat.LAUNCH)
-        self._watched = {device: self._put(device, watched) for device in devices}
+        for device in devices:
+            self._tables[device]["launches"] = self._put(device, watched)
         common = {
             "elements": cut.elements * scale,
-            "step": self.step * scale,
+            "step": cut.step * scale,
             "timeout": int(timeout * 1e9),
             "slices": len(cut.bounds),
             "part": min(cut.part, flat.MAX_INT),
@@ -91,23 +91,14 @@ class DeviceState:
             return self.cupy.asarray(np.frombuffer(table.tobytes() or b"\0", np.uint8))
 
     def _prog(self, k: int, common: dict[str, int]) -> np.ndarray:
-        launch, prog = self.launches[k], np.zeros((), flat.PROG)
-        blocks, ops, deps, acts, terms = self._tables[launch.device]
-        own = {
-            "blocks": blocks.data.ptr + launch.first * flat.BLOCK.itemsize,
-            "ops": ops.data.ptr,
-            "deps": deps.data.ptr,
-            "acts": acts.data.ptr,
-            "terms": terms.data.ptr,
-            "conns": self._conns[launch.device].data.ptr,
-            "status": self.status[k].data.ptr,
-            "launches": self._watched[launch.device].data.ptr,
-            "nblocks": launch.count,
-        }
-        flags = {name: self.flags[k].data.ptr + 8 * launch.count * i for i, name in enumerate(("done", "run", "beat"))}
-        for name, value in (common | own | flags).items():
-            prog[name] = value
-        return prog
+        """Return the kernel's argument for launch k: its own blocks, flags and statuses, and what its device has."""
+        launch, tables = self.launches[k], {}
+        for name, table in self._tables[launch.device].items():
+            tables[name] = table.data.ptr
+        tables["blocks"] += launch.first * flat.BLOCK.itemsize
+        for i, name in enumerate(("done", "run", "beat")):
+            tables[name] = self.flags[k].data.ptr + 8 * launch.count * i
+        return flat.kernel_argument({}, **common, **tables, status=self.status[k].data.ptr, nblocks=launch.count)
 
     def statuses(self) -> np.ndarray:
         """Return the final status of every block, in the order of `code.place`."""
@@ -127,9 +118,9 @@ class DeviceState:
         for array in (*self._lines, *self.flags, *self.status, self.abort):
             with self.cupy.cuda.Device(array.device.id):
                 array.data.memset(0, array.nbytes)
-        for device, conns in self._conns.items():
+        for device, tables in self._tables.items():
             with self.cupy.cuda.Device(device):
-                conns.set(self._fresh)
+                tables["conns"].set(self._fresh)
         self.synchronize()
 
     def synchronize(self) -> None:

@@ -23,18 +23,16 @@ def check_ranks_on(cupy: Any, on: Sequence[int] | None) -> None:
     count = cupy.cuda.runtime.getDeviceCount()
     if max(on, default=0) >= count:
         there = "GPU 0 alone" if count == 1 else f"GPUs 0 to {count - 1}"
+        fitting = ",".join(str(device % count) for device in on)
         raise UsageError(
-            f"--ranks-on names GPU {max(on)}, and here {'is' if count == 1 else 'are'} {there}: {_instead(on, count)}"
+            f"--ranks-on names GPU {max(on)}, and here {'is' if count == 1 else 'are'} {there}: --ranks-on "
+            f"{fitting} fits"
         )
     if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         raise UsageError(
             "CUDA_LAUNCH_BLOCKING makes every launch wait for its end, and the launches of --ranks-on wait for each "
             "other: unset it"
         )
-
-
-def _instead(on: Sequence[int], count: int) -> str:
-    return f"--ranks-on {','.join(str(device % count) for device in on)} fits"
 
 
 def enable_peer_access(cupy: Any, devices: Sequence[int]) -> None:

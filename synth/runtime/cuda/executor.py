@@ -26,8 +26,9 @@ from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.dtypes import operator
-from synth.runtime.executor import Execution, Repetitions
+from synth.runtime.executor import Execution, Repetitions, chunk_elements
 from synth.runtime.kernel import build_host, nvrtc, sources
+from synth.runtime.kernel.logical_clock import timed_execution
 from synth.runtime.slicing import FifoOptions, Padding
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
@@ -160,7 +161,7 @@ class Cuda(FifoOptions):
         with errors_in_one_line(f"running {program.name}"):
             machine.launch()
             machine.finish()
-            return _execution(machine, None)
+            return timed_execution(None, machine.timed)
 
     def load(
         self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False
@@ -189,13 +190,12 @@ class Cuda(FifoOptions):
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
     ) -> Execution:
         """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""
-        elements = next((array.shape[1] for array in arrays if len(array)), 0)
-        machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
+        machine = self.load(program, chunk_elements(arrays), dtype=dtype, op=op, in_place=in_place)
         with errors_in_one_line(f"running {program.name}"):
             machine.fill(arrays)
             machine.launch()
             machine.finish()
-            return _execution(machine, machine.outputs())
+            return timed_execution(machine.outputs(), machine.timed)
 
     def measure(
         self,
@@ -212,8 +212,7 @@ class Cuda(FifoOptions):
         Where all ranks share one GPU's memory, these times say nothing about links. See
         synth.runtime.cuda.graph_timing.
         """
-        elements = next((array.shape[1] for array in arrays if len(array)), 0)
-        machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
+        machine = self.load(program, chunk_elements(arrays), dtype=dtype, op=op, in_place=in_place)
         with errors_in_one_line(f"running {program.name}"):
             return time_replays(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
 
@@ -237,10 +236,3 @@ class Cuda(FifoOptions):
 
 def _dotted(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def _execution(machine: CudaMachine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
-    timed = machine.timed
-    if timed is None:
-        return Execution(outputs, None)
-    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)

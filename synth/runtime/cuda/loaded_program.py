@@ -131,12 +131,11 @@ class CudaMachine(Buffers):
         super().__init__(cupy, program, arena, state, ArrayLayout(layout, padding, kind, on, in_place))
         self._sides: list[tuple[Any, Any]] = []  # stream and end event of each launch, where there are several
         if len(self.launches) > 1:
-            self._sides = [self._stream(launch.device) for launch in self.launches]
+            for launch in self.launches:
+                with cupy.cuda.Device(launch.device):
+                    side = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(disable_timing=True)
+                self._sides.append(side)
         self._forks = {cupy.cuda.Device().id: cupy.cuda.Event(disable_timing=True)}
-
-    def _stream(self, device: int) -> tuple[Any, Any]:
-        with self.cupy.cuda.Device(device):
-            return self.cupy.cuda.Stream(non_blocking=True), self.cupy.cuda.Event(disable_timing=True)
 
     def launch(self, stream: Any = None) -> None:
         """Start one run on `stream`, without waiting and without allocating.

@@ -19,11 +19,12 @@ from synth.program.buffer_layout import Layout, layout_of
 from synth.program.program import Program
 from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
-from synth.runtime.executor import Execution, Repetitions
+from synth.runtime.executor import Execution, Repetitions, chunk_elements
 from synth.runtime.kernel import build_host, sources, transports
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches, waits
-from synth.runtime.kernel.logical_clock import ClockMemory, ClockTimes, make_clock
+from synth.runtime.kernel.logical_clock import ClockMemory, ClockTimes, make_clock, timed_execution
+from synth.runtime.kernel.tables import address
 from synth.runtime.kernel.transports import KernelProgram
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted_state
@@ -84,8 +85,7 @@ class HostProgram:
         self.clock = clock
         self.timed: ClockTimes | None = None
         count, wires = len(code.place), max(1, len(tables.ends))
-        self.step = max((high - low for low, high in cut.bounds), default=0)
-        slot = program.slot(self.step)
+        slot = program.slot(cut.step)
         self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
         self.counters = np.zeros((wires, 3, LINE), np.uint64)
         self.conns = np.zeros(wires, flat.CONN)
@@ -93,30 +93,25 @@ class HostProgram:
         self.status = np.zeros(count, flat.STATUS)
         self.buffers = np.zeros(3 * code.program.ranks, np.uint64)
         for w in range(len(tables.ends)):
-            self.conns[w]["fifo"] = -(-_at(self.fifo[w]) // 16) * 16
+            self.conns[w]["fifo"] = -(-address(self.fifo[w]) // 16) * 16
             for k, name in enumerate(("tail", "head", "entry")):
-                self.conns[w][name] = _at(self.counters[w, k])
-        self.prog = np.zeros((), flat.PROG)
-        memory = {name: getattr(tables, name) for name in ("blocks", "ops", "acts", "terms", "deps")}
-        memory |= {name: getattr(self, name) for name in ("conns", "buffers", "done", "run", "beat", "abort", "status")}
-        values = {name: _at(array) for name, array in memory.items()} | {
-            "elements": cut.elements,
-            "step": self.step,
-            "timeout": int(timeout * 1e9),
-            "nblocks": count,
-            "slices": len(cut.bounds),
-            "part": min(cut.part, flat.MAX_INT),
-            "nslots": cut.depth,
-            "slot_chunks": tables.slot_chunks,
-        }
-        for name, value in values.items():
-            self.prog[name] = value
-        self.watched = np.zeros(len(self.launches), flat.LAUNCH)
+                self.conns[w][name] = address(self.counters[w, k])
         self.deps = tables.deps if on is None else local_dependencies(tables, code, self.launches)
-        if on is not None:
-            self.prog["deps"] = _at(self.deps)
-            for k, launch in enumerate(self.launches):
-                self.watched[k] = (_at(self.beat[launch.first :]), launch.count)
+        memory = {name: getattr(tables, name) for name in ("blocks", "ops", "acts", "terms")}
+        memory |= {name: getattr(self, name) for name in ("deps", "conns", "buffers", "done", "run", "beat", "abort")}
+        self.prog = flat.kernel_argument(
+            {**memory, "status": self.status},
+            elements=cut.elements,
+            step=cut.step,
+            timeout=int(timeout * 1e9),
+            nblocks=count,
+            slices=len(cut.bounds),
+            part=min(cut.part, flat.MAX_INT),
+            nslots=cut.depth,
+            slot_chunks=tables.slot_chunks,
+        )
+        beats = [(address(self.beat[launch.first :]), launch.count) for launch in self.launches]
+        self.watched = np.array(beats, flat.LAUNCH)
 
     def clear(self) -> None:
         """Reset to the state before the first launch: no message under way, all counters 0."""
@@ -130,7 +125,7 @@ class HostProgram:
         for gpu in self.code.program.gpus:
             for k, buffer in enumerate("ios"):
                 # a buffer without chunks gets some address, which no op uses
-                self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))
+                self.buffers[3 * gpu.rank + k] = address(arena.view(gpu.rank, buffer, 1))
 
     def function(self, kind: Dtype, op: str) -> tuple[Any, int]:
         """Return the compiled function for `kind`, and the number of its elements in one element of `kind`.
@@ -153,17 +148,17 @@ class HostProgram:
         image = np.zeros(0, np.uint8)
         if self.clock is not None:
             times, image = 1, np.zeros(self.clock.size, np.uint8)
-            image[:] = self.clock.image(_at(image), self.size // scale)
-            prog["clock"] = _at(image)
+            image[:] = self.clock.image(address(image), self.size // scale)
+            prog["clock"] = address(image)
         progs = [prog]  # one launch of all ranks
         if not any(launch.rank is None for launch in self.launches):
-            count, watched = len(self.launches), _at(self.watched)
+            count, watched = len(self.launches), address(self.watched)
             progs = [launch_arguments(prog, launch, count, watched) for launch in self.launches]
 
         def start(k: int) -> int:
             launch = self.launches[k]
             self.status["kind"][launch.first : launch.first + launch.count] = flat.RUNNING
-            return function(ctypes.c_void_p(_at(progs[k])), ctypes.c_int(threads))
+            return function(ctypes.c_void_p(address(progs[k])), ctypes.c_int(threads))
 
         failed = side_by_side([partial(start, k) for k in range(len(progs))], self.abort, times)
         stopped = bool(self.abort[0])
@@ -177,10 +172,6 @@ class HostProgram:
             raise diagnose(halted_state(self.code, self.cut, waits(self.tables, self.status)))
         if self.clock is not None:
             self.timed = self.clock.read(image)
-
-
-def _at(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
 
 
 @dataclass(frozen=True)
@@ -215,18 +206,18 @@ class Host(FifoOptions):
         kind = element_type(dtype)
         machine, _ = self.load(program, elements, kind, in_place=in_place)
         self._launch(machine, kind, "sum")
-        return _execution(machine, None)
+        return timed_execution(None, machine.timed)
 
     def run(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
     ) -> Execution:
         """Run `program` once on `arrays` (rows are chunks), which are not changed. Raises DeadlockError, SynthError."""
         kind, op = element_type(dtype), operator(op)
-        machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        machine, arena = self.load(program, chunk_elements(arrays), kind, in_place=in_place)
         layout = layout_of(program)
         arena.fill(arrays, layout, len(machine.cut.bounds))
         self._launch(machine, kind, op)
-        return _execution(machine, collect_outputs(arena, layout, kind, op))
+        return timed_execution(collect_outputs(arena, layout, kind, op), machine.timed)
 
     def measure(
         self,
@@ -240,7 +231,7 @@ class Host(FifoOptions):
     ) -> tuple[tuple[np.ndarray, ...], list[float]]:
         """Return the outputs of the last launch, and the wall seconds of each timed one."""
         kind, seconds = element_type(dtype), []
-        machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        machine, arena = self.load(program, chunk_elements(arrays), kind, in_place=in_place)
         layout = layout_of(program)
         for _ in range(sum(repetitions)):
             arena.fill(arrays, layout, len(machine.cut.bounds))
@@ -288,18 +279,11 @@ class Host(FifoOptions):
         return threads
 
 
-def _execution(machine: HostProgram, outputs: tuple[np.ndarray, ...] | None) -> Execution:
-    timed = machine.timed
-    if timed is None:
-        return Execution(outputs, None)
-    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)
-
-
 def collect_outputs(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
     """Return the outputs by rank, after the kernel's division where `op` is avg."""
     outputs = [arena.view(rank, "o", len(wanted)) for rank, wanted in enumerate(layout.outputs)]
     if op == "avg" and layout.collective.combining and outputs:
-        divide(layout, kind, [_at(view) for view in outputs], outputs[0].shape[1])
+        divide(layout, kind, [address(view) for view in outputs], outputs[0].shape[1])
     return tuple(outputs)
 
 

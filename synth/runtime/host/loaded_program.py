@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.dtypes import Dtype, dtype, poison
 from synth.runtime.host.executor import Host, HostProgram, divide, layout_of
 from synth.runtime.kernel import transports
+from synth.runtime.kernel.tables import address
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import Padding, cut
@@ -63,7 +64,7 @@ class HostMachine:
             return
         self.machine.buffers[:] = self._bound.pointers
         for rank, scratch in enumerate(self._scratch):
-            self.machine.buffers[3 * rank + 2] = scratch.__array_interface__["data"][0]
+            self.machine.buffers[3 * rank + 2] = address(scratch)
 
     def launch(self, stream: Any = None, times: int = 1) -> None:
         """Run `times` times back to back, to the end.
@@ -103,8 +104,4 @@ class HostMachine:
 
 def prepare(host: Host, program: Program, unit: int, name: str, op: str, in_place: bool) -> tuple[HostMachine, Any]:
     """Return a machine for the caller's arrays, and a guard that leaves errors as they are."""
-    return HostMachine(host, program, unit, dtype(name), op, in_place), _no_guard
-
-
-def _no_guard(what: str) -> AbstractContextManager:
-    return nullcontext()
+    return HostMachine(host, program, unit, dtype(name), op, in_place), nullcontext

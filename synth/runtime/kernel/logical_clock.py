@@ -18,13 +18,13 @@ from synth.model.graphs import components
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype
-from synth.runtime.executor import Usage
+from synth.runtime.executor import Execution, Usage
 from synth.runtime.kernel.tables import record
 from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Simulation
-from synth.runtime.reference.op_tables import CompiledProgram, compile_program
+from synth.runtime.reference.op_tables import CompiledProgram
 from synth.runtime.slicing import Slicing
 
 SAYS = (
@@ -73,10 +73,7 @@ def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, 
     layout = Layout(program.collective, program.chunks)
     arena = Arena(program, layout, in_place=in_place, slices=len(cut.bounds))
     arena.fill((), layout, len(cut.bounds))
-    links = LinkSchedule(network)
-    engine = Engine(
-        compile_program(program, arena, in_place=in_place), arena, cut, size, None, Simulation(links, trace=True)
-    )
+    engine = Engine(code, arena, cut, size, None, Simulation(LinkSchedule(network), trace=True))
     makespan = engine.run()
     if not all(engine.done):
         raise diagnose(engine)
@@ -96,6 +93,13 @@ def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, 
             tickets[wire].append(next_ticket[queue])
             next_ticket[queue] += 1
     return Timetable(network, tuple(engine.routes), line, tuple(map(tuple, tickets)), makespan)
+
+
+def timed_execution(outputs: tuple[np.ndarray, ...] | None, times: ClockTimes | None) -> Execution:
+    """Return the result of a launch with these outputs, and with logical times if a clock kept them."""
+    if times is None:
+        return Execution(outputs, None)
+    return Execution(outputs, times.picoseconds, times.links, nanoseconds=times.nanoseconds)
 
 
 class ClockMemory:

@@ -68,9 +68,8 @@ def onesided_tables(code: CompiledProgram) -> flat.Tables:
                 meeting = connections.setdefault(("barrier", step.group), (len(connections), (rank, rank)))
                 events.append((0, meeting[0], len(step.group)))
             for port in step.ports if step.code in ("signal", "wait") else ():
-                own, kind, peer, index = port
-                taken = ("signal", (peer, kind, own, index) if step.code == "signal" else port)
-                ends = (taken[1][2], taken[1][0])
+                taken = ("signal", port.opposite if step.code == "signal" else port)
+                ends = (taken[1].peer, taken[1].rank)
                 events.append((0, connections.setdefault(taken, (len(connections), ends))[0], 0))
                 signals[taken] += 1 if step.code == "signal" else -1
                 if step.code == "signal" and signalling.setdefault(taken, b) != b:

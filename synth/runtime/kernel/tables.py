@@ -50,6 +50,22 @@ WAITS_SIGNAL, WAITS_BARRIER, WAITS_PACKETS = range(8, 11)
 MAX_SLICES, MAX_OPS, MAX_INT = 1 << 24, (1 << 16) - 1, (1 << 31) - 1
 
 
+def address(array: np.ndarray) -> int:
+    """Return the address of an array's first element."""
+    return array.__array_interface__["data"][0]
+
+
+def kernel_argument(arrays: Mapping[str, np.ndarray], **values: int) -> np.ndarray:
+    """Return a kernel's argument: a `PROG` with the addresses of `arrays`, and `values`, in the fields of their
+    names."""
+    prog = np.zeros((), PROG)
+    for name, array in arrays.items():
+        prog[name] = address(array)
+    for name, value in values.items():
+        prog[name] = value
+    return prog
+
+
 class Tables(NamedTuple):
     """The arrays that stay the same in every launch.
 
@@ -141,8 +157,7 @@ def with_smaller_slices(cut: Slicing, most: int) -> Slicing:
     `MAX_SLICES` slices they are as much longer as that needs. The parts of an op stay the same, so each slice waits
     for the same messages: a program that cannot deadlock with `cut` cannot with the result.
     """
-    step = max((high - low for low, high in cut.bounds), default=0)
-    if step <= most:
+    if cut.step <= most:
         return cut
     step = max(1, most // 64 * 64 or most, -(-cut.elements // MAX_SLICES))
     return cut._replace(bounds=tuple((low, min(low + step, cut.elements)) for low in range(0, cut.elements, step)))

@@ -22,7 +22,7 @@ from synth.errors import SynthError, UsageError
 from synth.model.topology import Network
 from synth.program.program import Program
 from synth.runtime.dtypes import dtype as element_type
-from synth.runtime.executor import Execution
+from synth.runtime.executor import Execution, chunk_elements
 from synth.runtime.mpi import environment as mpi_world
 from synth.runtime.mpi.child import ERROR, JOB, OUTPUT
 from synth.runtime.mpi.rank import RankTask, gather_values, run_rank
@@ -58,7 +58,6 @@ class Mpi(FifoOptions):
 
         Raises UsageError where the number of processes is not that of its ranks.
         """
-        elements = next((array.shape[1] for array in arrays if len(array)), 0)
         world = mpi_world.current_job()
         if program.one_sided:
             raise UsageError(
@@ -76,7 +75,7 @@ class Mpi(FifoOptions):
                 f"{program.ranks}"
             )
         fifos = FifoOptions(protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
-        task = RankTask(program, elements, element_type(dtype).name, op, in_place, fifos, self.patience)
+        task = RankTask(program, chunk_elements(arrays), element_type(dtype).name, op, in_place, fifos, self.patience)
         run = _started if world is None else _joined
         return Execution(tuple(run(task, arrays)), None)
 

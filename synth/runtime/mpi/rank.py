@@ -26,7 +26,7 @@ from synth.runtime.dtypes import combiner, dtype, operator, poison
 from synth.runtime.reference.buffers import Arena, check_memory
 from synth.runtime.reference.deadlock_diagnosis import Halted, diagnose
 from synth.runtime.reference.event_loop import NONE, Engine, WaitReason
-from synth.runtime.reference.op_tables import CompiledProgram, compile_program
+from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
 from synth.runtime.slicing import FifoOptions, cut
 
@@ -204,7 +204,13 @@ def run_rank(comm: Any, task: RankTask, given: np.ndarray) -> np.ndarray:
             failure = error
     _raise_first(comm, failure)
     if done is None:
-        raise diagnose(_merged(process.engine, process.code, stuck))
+        # the states of all ranks, so that every process can name the cycle
+        code, engine, held = process.code, process.engine, {}
+        for state in stuck:
+            engine.done[state.block], engine.pc[state.block] = state.done, state.op
+            engine.waiting[state.block] = state.wait
+            held[code.out[state.block]] = state.held
+        raise diagnose(Halted(code, engine.cut, engine.done, engine.pc, engine.waiting, held))
     return done
 
 
@@ -269,12 +275,3 @@ def _until_all_end(comm: Any, process: Process) -> tuple[SynthError | None, list
         else:
             time.sleep(nap)
             nap = min(2 * nap, LONGEST)
-
-
-def _merged(engine: Engine, code: CompiledProgram, states: list[BlockState]) -> Halted:
-    """Return the state of all ranks, so that every process can name the cycle. `code`: the ops of all ranks."""
-    done, pc, waiting, held = list(engine.done), list(engine.pc), list(engine.waiting), {}
-    for state in states:
-        done[state.block], pc[state.block], waiting[state.block] = state.done, state.op, state.wait
-        held[code.out[state.block]] = state.held
-    return Halted(code, engine.cut, done, pc, waiting, held)

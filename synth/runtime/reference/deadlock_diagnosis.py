@@ -119,7 +119,11 @@ def _wait(engine: Engine | Halted, b: int) -> tuple[str, int | None]:
         _, kind, peer, index = wait.what
         return f"a signal from rank {peer} ({kind} port {index})", None
     if wait.kind == "packet":
-        return f"packets in {_packets_name(engine, b)}", None
+        # the packets by the name that the op has for them
+        (rank, block), op = place[b], engine.pc[b]
+        spans = engine.code.program.gpus[rank].blocks[block].ops[op].src
+        index = engine.code.steps[b][op].src.index(wait.what)
+        return f"packets in {spans[index].buffer}[{spans[index].offset}]", None
 
     # the others wait at a connection
     wire = engine.code.wires[wait.what]
@@ -133,14 +137,3 @@ def _wait(engine: Engine | Halted, b: int) -> tuple[str, int | None]:
     if wait.kind == "entry":
         return f"rank {wire.dst} to begin this launch", wire.receiver
     return f"its turn on the link from rank {wire.src} to rank {wire.dst}", None
-
-
-def _packets_name(engine: Engine | Halted, b: int) -> str:
-    """Return the name of the packets that block b waits for, as its op names them."""
-    wait, (rank, block), op = engine.waiting[b], engine.code.place[b], engine.pc[b]
-    spans = engine.code.program.gpus[rank].blocks[block].ops[op].src
-    names = []
-    for place, span in zip(engine.code.steps[b][op].src, spans, strict=False):
-        if wait is not None and place == wait.what:
-            names.append(f"{span.buffer}[{span.offset}]")
-    return names[0] if names else "scratch"

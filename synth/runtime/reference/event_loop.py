@@ -273,7 +273,8 @@ class Engine:
                 free = self.links.free(self.routes[out], now)
                 if free > now:
                     return self.retry_at(b, now, free)
-        # Receive, reduce, write and send one part; its duration is that of the transfer on the link.
+
+        # receive one part, reduce it and write it
         first = self.part[b] * self.cut.part
         count = min(self.cut.part, step.count - first)
         low, high = self.cut.bounds[self.slice[b]]
@@ -290,24 +291,26 @@ class Engine:
             elif local is not None:
                 value = local.copy()
         if step.dst:
-            self.store(b, step.dst[0], first, count, value)
+            self.put(step.dst[0], first, count, value, self.slice[b])
+
+        # send it; its duration is that of the transfer on the link
         size = count * (high - low) * self.size
-        end = now
+        end, transfer = now, None
         if step.sends:
-            transfer, begin, arrival = Transfer(None, now, now, size), now, now
+            transfer = Transfer(None, now, now, size)
             if self.links:
-                route = self.routes[out]
-                begin, end, arrival = self.links.send(route, size, now)
-                transfer = Transfer(self.links.keys[route], begin, arrival, size)
+                times = self.links.send(self.routes[out], size, now)
+                transfer, end = (
+                    Transfer(self.links.keys[self.routes[out]], times.begin, times.arrival, size),
+                    times.departure,
+                )
             self.held[out] += 1
             message = self.costs.sent(self.routes[out], end) if self.costs else NONE
-            self.queue[out].append((arrival, value, count, b, self.pc[b], message))
+            self.queue[out].append((transfer.arrival, value, count, b, self.pc[b], message))
             receiver = self.code.wires[out].receiver
             if receiver is not None and self.waiting[receiver] == ("data", out):
-                self.wake(receiver, arrival)
-            self.record(b, step, now, end, transfer)
-        else:
-            self.record(b, step, now, end)
+                self.wake(receiver, transfer.arrival)
+        self.record(b, step, now, end, transfer)
         return end
 
     # ------------------------------------------------------------ waiting
@@ -364,10 +367,6 @@ class Engine:
             return None
         low, high = self.cut.bounds[which]
         return self.arena.data[rank][row : row + count, low:high]
-
-    def store(self, b: int, place: Place, first: int, count: int, value: Any) -> None:
-        """Write `value` into `count` rows from row `first` of a span, in the slice that block b works on."""
-        self.put(place, first, count, value, self.slice[b])
 
     def put(self, place: Place, first: int, count: int, value: Any, which: int) -> None:
         """Write `value` into `count` rows from row `first` of a span, in slice `which`."""

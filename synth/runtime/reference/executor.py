@@ -15,7 +15,7 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.program import Program
 from synth.runtime.dtypes import Dtype, combiner, operator
 from synth.runtime.dtypes import dtype as element_type
-from synth.runtime.executor import Execution, Usage
+from synth.runtime.executor import Execution, Usage, chunk_elements
 from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
@@ -57,8 +57,7 @@ class Reference(FifoOptions):
     ) -> Execution:
         """Run `program` on `arrays` (rows are chunks), which are not changed; see `Executor.run`."""
         kind = element_type(dtype)
-        elements = next((array.shape[1] for array in arrays if len(array)), 0)
-        return self._run(program, elements, _Call(kind, operator(op), in_place, arrays))
+        return self._run(program, chunk_elements(arrays), _Call(kind, operator(op), in_place, arrays))
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
         """Return the time of a run without data; it also checks that no memory is read before it is written."""

@@ -11,18 +11,21 @@ of the group, and to each.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from synth.program.program import SWITCHED
-from synth.runtime.link_schedule import Transfer
+from synth.runtime.link_schedule import Transfer, TransferTimes
 from synth.runtime.reference.op_tables import CompiledOp, Place, PortKey
 
 if TYPE_CHECKING:
     from synth.runtime.reference.event_loop import Engine
 
-Job = Generator[None, None, int]  # yields after it has arranged to be resumed; returns when its op ends
+# Yields after it has arranged to be resumed. Returns the time at which its op ends, or None for an op that moves no
+# data and ends now.
+Job = Generator[None, None, int | None]
 
 
 class OneSidedOps:
@@ -30,34 +33,44 @@ class OneSidedOps:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.jobs: dict[int, Job] = {}
-        self.signals: dict[PortKey, deque[int]] = {}
-        self.waiters: dict[PortKey, list[int]] = {}
-        self.landed: dict[Any, int] = {}  # (block, peer) or port: when its last put has arrived
-        self.left: dict[PortKey, int] = {}  # when its last put has left
-        self.leaving: dict[PortKey, int] = {}  # how many of its puts have not left yet
-        self.met: dict[tuple[int, ...], set[int]] = {}
+        self.jobs: dict[int, Job] = {}  # by block: its op that has begun and waits
+        self.starts = {"wait": self._wait, "flush": self._flush, "barrier": self._barrier}
+
+        # by port: the times at which signals arrive, until they are taken, and the blocks that wait for one
+        self.signals: defaultdict[PortKey, deque[int]] = defaultdict(deque)
+        self.waiters: defaultdict[PortKey, list[int]] = defaultdict(list)
+
+        # by port: when its last put leaves, and how many of its puts have not left; arrivals also by (block, peer)
+        self.departure: defaultdict[PortKey, int] = defaultdict(int)
+        self.leaving: defaultdict[PortKey, int] = defaultdict(int)
+        self.arrival: defaultdict[Any, int] = defaultdict(int)
+
+        # blocks that wait at a barrier, by its group, and those that a barrier has let go
+        self.waiting: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
         self.passed: set[int] = set()
-        self.flags: list[bytearray] = [bytearray(rows) for rows in engine.arena.rows]
+
+        # by rank: 1 for each row whose packet has been written, and the blocks that wait for packets
+        self.flags = [bytearray(rows) for rows in engine.arena.rows]
         self.readers: list[list[int]] = [[] for _ in engine.arena.rows]
 
     def begin(self, b: int, step: CompiledOp) -> int | None:
         """Start or resume `step` of block b. Returns the time at which it ends, or None where it waits."""
-        if step.code == "nop":
-            self.engine.record(b, step, self.engine.now, self.engine.now)
-            return self.engine.now
-        job = self.jobs.pop(b, None) or self._job(b, step)
-        try:
-            next(job)
-        except StopIteration as stop:
-            return stop.value
-        self.jobs[b] = job
-        return None
-
-    def _job(self, b: int, step: CompiledOp) -> Job:
-        if step.ports and step.code in ("signal", "wait", "flush"):
-            return {"signal": self._signal, "wait": self._wait, "flush": self._flush}[step.code](b, step)
-        return self._barrier(b, step) if step.code == "barrier" else self._transfer(b, step)
+        engine, job = self.engine, self.jobs.pop(b, None)
+        if step.code == "signal":
+            self._signal(b, step)
+        elif step.code != "nop":
+            if job is None:
+                job = self.starts.get(step.code, self._transfer)(b, step)
+            try:
+                next(job)
+            except StopIteration as stop:
+                if stop.value is not None:
+                    return stop.value
+            else:
+                self.jobs[b] = job
+                return None
+        engine.record(b, step, engine.now, engine.now)
+        return engine.now
 
     # ------------------------------------------------------------ data
 
@@ -65,102 +78,100 @@ class OneSidedOps:
         """Carry out cpy, re, put, get, reduce, glres or gstore: fetch remote sources, combine, write."""
         engine, rank = self.engine, self.engine.code.place[b][0]
         size = step.count * engine.cut.elements * engine.size
+
+        # packets are read when all of them have been written
         for place in step.src:
             while place.packet and self.flags[place.rank].find(0, place.row, place.row + step.count) >= 0:
                 self.readers[place.rank].append(b)
                 yield engine.wait(b, "packet", place)
-        here = start = engine.now
-        through = engine.links is not None and step.code in SWITCHED
-        fetched = (yield from self._through(b, step, step.src, size, fetches=True)) if through else None
-        if fetched is not None:
-            here = fetched[2]
-        for place in step.src if fetched is None else ():
+        start = engine.now
+
+        # sources on other ranks come as one sum from a switch, or one after another; all are read when the last is here
+        times = yield from self._over_switch(b, step, step.src, size, fetches=True)
+        arrival = start if times is None else times.arrival
+        for place in step.src if times is None else ():
             if place.rank != rank:
-                times = yield from self._over(b, step, place.rank, rank, size, 0)
-                here = max(here, times[2])
-        if here > engine.now:  # fetched data are read when they have arrived
-            yield engine.resume_at(b, here)
-        far = step.code == "put" or any(place.rank != rank for place in (*step.src, *step.dst))
-        end = engine.now
-        value = None if step.code == "put" else self._value(b, step)
-        stored = (yield from self._through(b, step, step.dst, size, fetches=False)) if through else None
-        if stored is not None:
-            end = max(end, stored[1])
+                times = yield from self._over_link(b, step, place.rank, rank, size)
+                arrival = max(arrival, times.arrival)
+        if arrival > engine.now:
+            yield engine.resume_at(b, arrival)
+        value, end = None, engine.now
+        if step.code != "put":
+            value = self._value(b, step)
+
+        # the k-th destination takes the k-th source, if there are as many; a put reads it when its transfer begins
+        multicast = yield from self._over_switch(b, step, step.dst, size, fetches=False)
+        if multicast is not None:
+            end = max(end, multicast.departure)
         for k, place in enumerate(step.dst):
-            source = step.src[k] if len(step.src) == len(step.dst) else step.src[0]
+            source = step.src[k if len(step.src) == len(step.dst) else 0]
+            arrival = engine.now if multicast is None else multicast.arrival
+            if place.rank != rank and multicast is None:
+                ports = [port for port in (*step.ports[k : k + 1], *step.ports) if port.peer == place.rank]
+                if step.code == "put" and ports and ports[0].kind == "port":
+                    self._put_by_proxy(b, step, ports[0], source, place, size)
+                    continue
+                index = ports[0].index if ports else 0
+                times = yield from self._over_link(b, step, rank, place.rank, size, index)
+                end, arrival = max(end, times.departure), times.arrival
+            if step.code == "put":
+                value = self._copy(b, source, step.count)
             if place.rank == rank:
-                self._land(
-                    place,
-                    step.count,
-                    self._copy(b, source, step.count) if step.code == "put" else value,
-                    engine.slice[b],
-                )
-            elif stored is not None:
-                self._arrive(b, place, step.count, value, stored[2])
+                self._write(place, step.count, value, engine.slice[b])
             else:
-                left = yield from self._send(b, step, k, source, value, size)
-                end = max(end, left)
-        if not far:
+                self.arrival[b, place.rank] = max(arrival, self.arrival[b, place.rank])
+                engine.call_at(arrival, partial(self._write, place, step.count, value, engine.slice[b]))
+        if step.code != "put" and all(place.rank == rank for place in (*step.src, *step.dst)):
             engine.record(b, step, start, end)
         return end
 
-    def _send(
-        self, b: int, step: CompiledOp, k: int, source: Place, value: Any, size: int
-    ) -> Generator[None, None, int]:
-        """Begin the transfer to the k-th destination. Returns the time until which the block is busy with it."""
-        engine, rank, place = self.engine, self.engine.code.place[b][0], step.dst[k]
-        which, op = engine.slice[b], engine.pc[b]
-        port = next((p for p in (*step.ports[k : k + 1], *step.ports) if p[2] == place.rank), None)
-        if step.code == "put" and port is not None and port[1] == "port":
-            left, arrival = self._reserve(b, step, rank, place.rank, size, port[3])[1:]
-            late = engine.pause(b)  # the engine of the channel may be slow too
-            left = self.left[port] = max(left + late, self.left.get(port, 0))
-            arrival = self.landed[port] = max(arrival + late, self.landed.get(port, 0))
-            self.leaving[port] = self.leaving.get(port, 0) + 1
+    def _put_by_proxy(self, b: int, step: CompiledOp, port: PortKey, source: Place, target: Place, size: int) -> None:
+        """Let the proxy of a port channel put `source` to `target` on another rank, while block b goes on.
 
-            def depart() -> None:
-                self.leaving[port] -= 1
-                moved = self._copy(b, source, step.count, (op, which))
-                engine.call_at(arrival, lambda: self._land(place, step.count, moved, which))
+        Puts of one port leave, and arrive, in order. The source is read when the bytes leave.
+        """
+        engine, op, which = self.engine, self.engine.pc[b], self.engine.slice[b]
+        times = self._reserve(b, step, port.rank, port.peer, size, port.index)
+        pause = engine.pause(b)  # the proxy may be slow, too
+        departure = self.departure[port] = max(times.departure + pause, self.departure[port])
+        arrival = self.arrival[port] = max(times.arrival + pause, self.arrival[port])
+        self.leaving[port] += 1
 
-            engine.call_at(left, depart)
-            return engine.now
-        _, left, arrival = yield from self._over(b, step, rank, place.rank, size, port[3] if port else 0)
-        self._arrive(b, place, step.count, self._copy(b, source, step.count) if step.code == "put" else value, arrival)
-        return left
+        def depart() -> None:
+            self.leaving[port] -= 1
+            value = self._copy(b, source, step.count, (op, which))
+            engine.call_at(arrival, partial(self._write, target, step.count, value, which))
 
-    def _arrive(self, b: int, place: Place, count: int, value: Any, arrival: int) -> None:
-        """Write `value` on another rank at `arrival`, before which no later signal of block b arrives there."""
-        which = self.engine.slice[b]
-        self.landed[b, place.rank] = max(arrival, self.landed.get((b, place.rank), 0))
-        self.engine.call_at(arrival, lambda: self._land(place, count, value, which))
+        engine.call_at(departure, depart)
 
-    def _through(
+    def _over_switch(
         self, b: int, step: CompiledOp, places: tuple[Place, ...], size: int, fetches: bool
-    ) -> Generator[None, None, tuple[int, int, int] | None]:
-        """Send over a switch that joins the ranks of `places`, as `_over`; None where the links have none, or for data
-        of the rank alone."""
+    ) -> Generator[None, None, TransferTimes | None]:
+        """Send over a switch that joins the ranks of `places`, as soon as the rank's port is free.
+
+        None where the op uses no switch, the links have none, or all data are the rank's own.
+        """
         engine, rank = self.engine, self.engine.code.place[b][0]
-        group = tuple(sorted({place.rank for place in places}))
-        if engine.links is None or group == (rank,):
+        links, group = engine.links, tuple(sorted({place.rank for place in places}))
+        if links is None or step.code not in SWITCHED or group == (rank,):
             return None
-        path = engine.links.switch_path(rank, group, fetches)
+        path = links.switch_path(rank, group, fetches)
         if path is None:
             return None
-        while (free := engine.links.switch_free(path, engine.now)) > engine.now:
+        while (free := links.switch_free(path, engine.now)) > engine.now:
             yield engine.retry_at(b, engine.now, free)
-        times = engine.links.send_through(path, size, engine.now)
+        times = links.send_through(path, size, engine.now)
         for other in group:
             if other != rank:
-                ends = (other, rank) if fetches else (rank, other)
-                key = engine.links.keys[engine.links.route(*ends)]
-                engine.record(b, step, engine.now, times[1], Transfer(key, times[0], times[2], size))
+                src, dst = (other, rank) if fetches else (rank, other)
+                transfer = Transfer(links.keys[links.route(src, dst)], times.begin, times.arrival, size)
+                engine.record(b, step, engine.now, times.departure, transfer)
         return times
 
-    def _over(
-        self, b: int, step: CompiledOp, src: int, dst: int, size: int, index: int
-    ) -> Generator[None, None, tuple[int, int, int]]:
-        """Send over the link from src to dst as soon as it is free. Returns the times of begin, departure, arrival."""
+    def _over_link(
+        self, b: int, step: CompiledOp, src: int, dst: int, size: int, index: int = 0
+    ) -> Generator[None, None, TransferTimes]:
+        """Send over the link from src to dst as soon as it is free."""
         engine = self.engine
         if engine.links:
             route = engine.links.route(src, dst, index)
@@ -168,14 +179,14 @@ class OneSidedOps:
                 yield engine.retry_at(b, engine.now, free)
         return self._reserve(b, step, src, dst, size, index)
 
-    def _reserve(self, b: int, step: CompiledOp, src: int, dst: int, size: int, index: int) -> tuple[int, int, int]:
+    def _reserve(self, b: int, step: CompiledOp, src: int, dst: int, size: int, index: int) -> TransferTimes:
+        """Return the times of a transfer that is requested now; without links it takes none."""
         engine, now = self.engine, self.engine.now
-        if engine.links is None:
-            engine.record(b, step, now, now, Transfer((src, dst, ()), now, now, size))
-            return now, now, now
-        route = engine.links.route(src, dst, index)
-        times = engine.links.send(route, size, engine.links.free(route, now))
-        engine.record(b, step, now, times[1], Transfer(engine.links.keys[route], times[0], times[2], size))
+        times, key = TransferTimes(now, now, now), (src, dst, ())
+        if engine.links is not None:
+            route = engine.links.route(src, dst, index)
+            times, key = engine.links.send(route, size, engine.links.free(route, now)), engine.links.keys[route]
+        engine.record(b, step, now, times.departure, Transfer(key, times.begin, times.arrival, size))
         return times
 
     def _value(self, b: int, step: CompiledOp) -> Any:
@@ -192,71 +203,56 @@ class OneSidedOps:
         rows = self.engine.load(b, place, 0, count, late)
         return None if rows is None else rows.copy()
 
-    def _land(self, place: Place, count: int, value: Any, which: int) -> None:
+    def _write(self, place: Place, count: int, value: Any, which: int) -> None:
+        """Write `value` in slice `which`, and resume the blocks that wait for packets of that rank."""
         self.engine.put(place, 0, count, value, which)
         if place.packet:
             self.flags[place.rank][place.row : place.row + count] = b"\x01" * count
-            self.wake_readers(place.rank)
-
-    def wake_readers(self, rank: int) -> None:
-        """Resume the blocks that wait for packets of `rank`, since some have been written."""
-        woken, self.readers[rank] = self.readers[rank], []
-        for reader in woken:
-            self.engine.wake(reader, self.engine.now)
+            woken, self.readers[place.rank] = self.readers[place.rank], []
+            for reader in woken:
+                self.engine.wake(reader, self.engine.now)
 
     # ------------------------------------------------------------ order
 
-    def _signal(self, b: int, step: CompiledOp) -> Job:
+    def _signal(self, b: int, step: CompiledOp) -> None:
+        """Signal on every port: after its earlier puts (port channel), or those of this block to the peer (memory)."""
         engine = self.engine
         for port in step.ports:
-            rank, kind, peer, index = port
-            alpha = engine.links.alpha[engine.links.route(rank, peer, index)] if engine.links else 0
-            before = self.landed.get(port if kind == "port" else (b, peer), 0)
-            self.receive_signal((peer, kind, rank, index), max(engine.now + alpha, before))
-        engine.record(b, step, engine.now, engine.now)
-        return engine.now
-        yield
-
-    def receive_signal(self, port: PortKey, time: int) -> None:
-        """Let a signal arrive on `port` at `time`, but not before an earlier one."""
-        arrivals = self.signals.setdefault(port, deque())
-        arrivals.append(max(time, arrivals[-1] if arrivals else 0))
-        for waiter in self.waiters.pop(port, []):
-            self.engine.wake(waiter, arrivals[-1])
+            alpha = engine.links.alpha[engine.links.route(port.rank, port.peer, port.index)] if engine.links else 0
+            time = max(engine.now + alpha, self.arrival[port if port.kind == "port" else (b, port.peer)])
+            arrivals = self.signals[port.opposite]
+            arrivals.append(max(time, arrivals[-1] if arrivals else 0))  # signals do not overtake each other
+            for waiter in self.waiters.pop(port.opposite, ()):
+                engine.wake(waiter, arrivals[-1])
 
     def _wait(self, b: int, step: CompiledOp) -> Job:
         """Take one signal from every port, port by port."""
         engine = self.engine
         for port in step.ports:
-            while not (arrivals := self.signals.get(port)) or arrivals[0] > engine.now:
+            arrivals = self.signals[port]
+            while not arrivals or arrivals[0] > engine.now:
                 if arrivals:
                     yield engine.resume_at(b, arrivals[0])
                 else:
-                    self.waiters.setdefault(port, []).append(b)
+                    self.waiters[port].append(b)
                     yield engine.wait(b, "signal", port)
             arrivals.popleft()
-        engine.record(b, step, engine.now, engine.now)
-        return engine.now
 
     def _flush(self, b: int, step: CompiledOp) -> Job:
-        engine = self.engine
-        while any(self.leaving.get(port) for port in step.ports):  # also what leaves at this very moment
-            yield engine.resume_at(b, max(self.left[port] for port in step.ports if self.leaving.get(port)))
-        engine.record(b, step, engine.now, engine.now)
-        return engine.now
+        """Wait until all puts of the ports have left, also those that leave at this very moment."""
+        while late := [self.departure[port] for port in step.ports if self.leaving[port]]:
+            yield self.engine.resume_at(b, max(late))
 
     def _barrier(self, b: int, step: CompiledOp) -> Job:
-        engine = self.engine
-        here = self.met.setdefault(step.group, set())
-        here.add(b)
-        if len(here) < len(step.group):
+        """Wait for all blocks of the group; the last one to come lets the others go."""
+        engine, waiting = self.engine, self.waiting[step.group]
+        waiting.add(b)
+        if len(waiting) < len(step.group):
             while b not in self.passed:
                 yield engine.wait(b, "barrier", step.group)
             self.passed.discard(b)
         else:
-            del self.met[step.group]
-            for other in here - {b}:
+            del self.waiting[step.group]
+            for other in waiting - {b}:
                 self.passed.add(other)
                 engine.wake(other, engine.now)
-        engine.record(b, step, engine.now, engine.now)
-        return engine.now

@@ -13,7 +13,19 @@ from synth.program import text
 from synth.program.program import RECEIVING, SENDING, TWO_SIDED, Op, Program
 from synth.runtime.reference.buffers import Arena
 
-PortKey = tuple[int, str, int, int]  # rank, kind, peer, index
+
+class PortKey(NamedTuple):
+    """A port of `rank` to `peer`: its kind (memory or port), and its index among those of the kind to that peer."""
+
+    rank: int
+    kind: str
+    peer: int
+    index: int
+
+    @property
+    def opposite(self) -> PortKey:
+        """The port of the peer at the other end."""
+        return PortKey(self.peer, self.kind, self.rank, self.index)
 
 
 class Place(NamedTuple):
@@ -155,7 +167,7 @@ def _fault(program: Program, rank: int, b: int, op: Op) -> str:
         return f"{op.code} needs a port"
     if any(no_peer(port.peer) for port in block.ports):
         return "a port of the block leads to no other rank"
-    far = any(span.rank not in (None, rank) for span in (*op.src, *op.dst))
+    far = any(span.rank not in (None, rank) for span in op.spans)
     if far and op.code in TWO_SIDED and not program.one_sided:
         return "only put, get and reduce reach another rank's memory"
     for dep in op.deps:
@@ -183,7 +195,7 @@ def _compiled(program: Program, arena: Arena, at: tuple[int, int, int], base: in
     used = op.src if sources else ()
     used += op.dst if destinations else ()
     for span in used:
-        owner = rank if span.rank is None else span.rank
+        owner = span.owner(rank)
         if owner >= program.ranks:
             raise SynthError(f"{where()}: there is no rank {owner}")
         places.append(Place(owner, arena.row(owner, span, op.count, where, rank), span.packet))
@@ -199,6 +211,6 @@ def _compiled(program: Program, arena: Arena, at: tuple[int, int, int], base: in
         dst=tuple(places[split:]),
         count=op.count,
         deps=tuple((base + dep.block, dep.op) for dep in op.deps),
-        ports=tuple((rank, port.kind, port.peer, port.index) for port in ports),
+        ports=tuple(PortKey(rank, port.kind, port.peer, port.index) for port in ports),
         group=tuple(sorted({base + b for b in op.group})),
     )

@@ -31,6 +31,7 @@ from synth.runtime.dtypes import Dtype
 from synth.runtime.kernel import build_host, sources
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.launches import local_dependencies, plan_launches
+from synth.runtime.kernel.tables import address
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.shared.segment import Rendezvous, SharedSegment, alive, exchange, started_at
@@ -104,7 +105,7 @@ class Lane:
         self._slot = max(4096, min(SLOT_BYTES, 1 << fair.bit_length() - 1))
         self._wires: dict[tuple[int, int, int], int] = {}
         self._conns = np.zeros(4 * pairs, flat.CONN)
-        beats = [(_at(self._beats[other]), MAX_BLOCKS) for other in range(size)]
+        beats = [(address(self._beats[other]), MAX_BLOCKS) for other in range(size)]
         self._launches = np.array(beats, flat.LAUNCH)
         self._scratch = np.zeros(0, np.uint8)
         self._programs: list[LaneProgram] = []
@@ -155,18 +156,19 @@ class Lane:
         deps = local_dependencies(tables, code, launches)
         done, run = np.zeros((max(1, count), 2), WORD), np.zeros(max(1, count), WORD)
         buffers = np.zeros(3 * program.ranks, WORD)
-        prog = np.zeros((), flat.PROG)
-        for name, array in (
-            ("blocks", blocks), ("ops", tables.ops), ("deps", deps), ("conns", self._conns), ("buffers", buffers),
-            ("done", done), ("run", run), ("beat", self._beats[self.rank]), ("abort", self._abort),
-            ("status", self._status[self.rank]), ("launches", self._launches),
-        ):  # fmt: skip
-            prog[name] = _at(array)
-        for name, value in (
-            ("stride", self._slot), ("timeout", int(self.timeout * 1e9)), ("nblocks", count), ("part", flat.MAX_INT),
-            ("nslots", DEPTH), ("slot_chunks", tables.slot_chunks), ("nlaunches", self.size), ("sleeps", 1),
-        ):  # fmt: skip
-            prog[name] = value
+        arrays = {"blocks": blocks, "ops": tables.ops, "deps": deps, "conns": self._conns, "buffers": buffers}
+        arrays |= {"done": done, "run": run, "beat": self._beats[self.rank], "abort": self._abort}
+        prog = flat.kernel_argument(
+            {**arrays, "status": self._status[self.rank], "launches": self._launches},
+            stride=self._slot,
+            timeout=int(self.timeout * 1e9),
+            nblocks=count,
+            part=flat.MAX_INT,
+            nslots=DEPTH,
+            slot_chunks=tables.slot_chunks,
+            nlaunches=self.size,
+            sleeps=1,
+        )
         own = buffers[3 * played : 3 * played + 3].data.cast("B").cast("Q")
         loaded = LaneProgram(program, played, tables, prog, own, (blocks, deps, done, run, buffers), {})
         self._programs.append(loaded)
@@ -188,8 +190,8 @@ class Lane:
         if found == len(self._conns):
             raise SynthError(f"the programs of a lane have more than {found} connections together")
         counters, fifo = self.segment.take((2, 16), WORD), self.segment.take((DEPTH * self._slot,), np.dtype("u1"))
-        self._conns[found]["fifo"] = _at(fifo)
-        self._conns[found]["tail"], self._conns[found]["head"] = _at(counters[0]), _at(counters[1])
+        self._conns[found]["fifo"] = address(fifo)
+        self._conns[found]["tail"], self._conns[found]["head"] = address(counters[0]), address(counters[1])
         self._wires[src, dst, channel] = found
         return found
 
@@ -207,7 +209,7 @@ class Lane:
         if prepared is None:
             prepared = loaded.prepared[key] = self._prepare(loaded, elements, kind, op)
         buffers = loaded.buffers
-        buffers[0], buffers[1], buffers[2] = source, target, _at(self._scratch)
+        buffers[0], buffers[1], buffers[2] = source, target, address(self._scratch)
         self._busy = True
         failed = prepared.function(prepared.pool, prepared.address)
         self._busy = False
@@ -270,7 +272,7 @@ class Lane:
         if self._watcher is None:  # no kernel can see that another process was killed
             self._watcher = threading.Thread(target=self._look, daemon=True)
             self._watcher.start()
-        return LaneLaunch(function, self._pool, prog, ctypes.c_void_p(_at(prog)))
+        return LaneLaunch(function, self._pool, prog, ctypes.c_void_p(address(prog)))
 
     def begin(self, what: bytes) -> float:
         """Say what this rank calls next: at most 56 bytes, the same on all ranks. `call` may follow several times.
@@ -418,7 +420,3 @@ def _flags() -> tuple[str, ...]:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return "-O3", "-march=native", f"-DSYNTH_PROCESSOR=0x{hashlib.sha256(features.encode()).hexdigest()[:8]}"
-
-
-def _at(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
