@@ -14,10 +14,10 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 583_500,  # 876,855 before the cut; torch's allotment of 17,000 is in it
-    "tests lines": 35_900,
+    "synth nodes": 586_000,  # 876,855 before the cut; some 22,000 are for PyTorch jobs
+    "tests lines": 33_500,
     "bench lines": 5_470,
-    "docs words": 38_400,  # the page on PyTorch jobs
+    "docs words": 38_600,  # the page on PyTorch jobs
     "bench/results KB": 260,
     "CHANGELOG KB": 8,
 }
