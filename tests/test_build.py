@@ -143,7 +143,8 @@ def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path):
     assert 'export NCCL_TUNER_CONFIG_FILE="$here/nccl-tuner/tuner.csv"' in (tmp_path / "a" / "run.sh").read_text()
 
 
-def test_a_pytorch_job_takes_the_plan_itself(built, tmp_path):
+def test_a_pytorch_job_takes_the_plan_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
     result = synth.build("ring:3", output=tmp_path / "a", runtime="torch", **SMALL)
     assert result.files == ("plan.json",)
     assert all(row.algorithm and row.files == ("plan.json",) for row in result.tables[0].rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synth.model.symmetry.permutations import orbits
+from synth.model.permutations import orbits
 from synth.scale.fabric.automorphisms import orbits as orbit_labels
 from synth.scale.fabric.graphs import components, distances
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from synth.model.symmetry.permutations import orbits
+from synth.model.permutations import orbits
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
 from synth.scale.search import bound

@@ -110,7 +110,7 @@ def test_bench_refuses_what_has_no_times(frontier, monkeypatch):
 
 def test_the_command_line_starts_quickly_and_without_cupy():
     code = (
-        "import sys; from synth.commands import bench, run; print(sorted({'cupy', 'mpi4py', 'scipy', "
+        "import sys; from synth.commands.programs import bench, run; print(sorted({'cupy', 'mpi4py', 'scipy', "
         "'z3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

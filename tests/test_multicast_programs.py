@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import randoms
 import strict_mscclpp
-from test_switch_boxes import boxes
+from test_multicast_frontier import boxes
 
 from synth.checker.schedule import replay
 from synth.commands.programs.run import run

@@ -51,7 +51,7 @@ def test_the_sweep_goes_on_after_a_wrong_schedule(tmp_path, monkeypatch):
         schedule = right[steps].schedule
         if steps == 2:
             schedule = without_last_send(schedule)
-        return Sat(schedule, Cost("made up", 0.0, 0.0, 0.0, {})), ""
+        return Sat(schedule, Cost("made up", 0.0, 0.0)), ""
 
     monkeypatch.setattr(close_step_count, "meet_bound", wrong)
     for name in ("near", "search"):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from synth.commands import api
 from synth.errors import SynthError, UsageError
-from synth.model.symmetry.permutations import orbits
+from synth.model.permutations import orbits
 from synth.model.topology import Cap, Limit, Link, Network, Topology
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
 from synth.topologies.builders import preserves

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from synth.model.permutations import orbits as least_members
 from synth.model.schedule import Problem
-from synth.model.symmetry.permutations import orbits as least_members
 
 
 class Automorphism(Protocol):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from synth.errors import UsageError
 from synth.model.gc_pause import collector_off
+from synth.model.permutations import Permutation, symmetric_group
 from synth.model.rational import rational
-from synth.model.symmetry.permutations import Permutation, symmetric_group
 from synth.model.topology import Limit, Link, Multicast, Topology
 from synth.topologies.builders import (
     LARGE,

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.model.graphs import components
+from synth.model.permutations import Permutation, symmetric_group
 from synth.model.rational import rational
-from synth.model.symmetry.permutations import Permutation, symmetric_group
 from synth.model.topology import Multicast, Topology, check_multicast
 from synth.topologies.builders import (  # fmt: skip
     MAX_LINKS,

@@ -14,8 +14,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.errors import UsageError
+from synth.model.permutations import symmetric_group
 from synth.model.rational import rational
-from synth.model.symmetry.permutations import symmetric_group
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Topology
 from synth.topologies.builders import (
     Nic,

@@ -16,8 +16,8 @@ from synth.errors import FormatError, UsageError
 from synth.model.documents.file_reader import Fields
 from synth.model.documents.int_ranges import read
 from synth.model.documents.text_file import text_of
+from synth.model.permutations import symmetric_group
 from synth.model.rational import rational, show
-from synth.model.symmetry.permutations import symmetric_group
 from synth.model.topology import Limit, Link, Topology
 from synth.topologies.builders import with_generators
 

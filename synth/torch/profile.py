@@ -58,7 +58,7 @@ class StepCalls:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepProfile:
     """`period`: the calls of a step; 0: no order repeats, and the rows are of all calls. `seconds`: of a step (median);
     None where it is not known."""
 
@@ -180,7 +180,7 @@ def repetition(order: Sequence[Hashable]) -> tuple[int, range]:
     return 0, range(0)
 
 
-def step_of(calls: Calls, plan: Plan | None = None) -> Step:
+def step_of(calls: Calls, plan: Plan | None = None) -> StepProfile:
     """Return what a step issues. Times of the library and of programs are those of the races in the log, else the
     plan's at the next greater size that it judged."""
     numbers = {kind: number for number, kind in enumerate(dict.fromkeys(calls.kinds))}
@@ -201,4 +201,4 @@ def step_of(calls: Calls, plan: Plan | None = None) -> Step:
             library, ours = table.library[place], table.ours[place]
         rows.append(StepCalls(kind, count, calls.ran.get(kind, ""), calls.seconds.get(kind), library, ours))
     rows.sort(key=lambda row: -row.calls * row.kind.bytes)
-    return Step(length, statistics.median(gaps) if gaps else None, tuple(rows))
+    return StepProfile(length, statistics.median(gaps) if gaps else None, tuple(rows))

@@ -63,7 +63,7 @@ def profile_command(options: TorchProfile) -> None:
     emit(lambda: asdict(step), table, options)
 
 
-def _sums(step: profile.Step) -> list[str]:
+def _sums(step: profile.StepProfile) -> list[str]:
     """Return a sentence for each sum of times, over the rows that have it."""
     said = ["µs: of one call, the median as it ran, by the library, and by the best program of the plan"]
     for name, what in (("seconds", "as it ran"), ("library", "by the library"), ("plan", "by the plan")):

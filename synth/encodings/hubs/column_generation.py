@@ -25,9 +25,9 @@ from synth.encodings.trees.column_generation import FoldedProblem, RestrictedMas
 from synth.encodings.trees.diving import LastChunks, dive
 from synth.encodings.trees.time_expanded_trees import Tree
 from synth.model.collective import Collective
+from synth.model.permutations import compose
 from synth.model.schedule import Schedule
 from synth.model.symmetry import Generator
-from synth.model.symmetry.permutations import compose
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.deadline import Deadline
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.model.collective import Collective
+from synth.model.permutations import Permutation, closure, compose, inverse, orbits
 from synth.model.symmetry.automorphisms import SEARCH_BUDGET, AutomorphismSearch, Generator
 from synth.model.symmetry.colour_refinement import EdgeBudget, Spent
-from synth.model.symmetry.permutations import Permutation, closure, compose, inverse, orbits
 from synth.model.symmetry.subgroups import chain
 from synth.model.topology import Network
 

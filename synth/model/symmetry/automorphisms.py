@@ -16,8 +16,8 @@ from math import gcd
 from typing import NamedTuple
 
 from synth.model.collective import Collective
+from synth.model.permutations import Permutation, orbits, symmetric_group
 from synth.model.symmetry.colour_refinement import EdgeBudget, Graph, Spent, graph, refine, split, twins
-from synth.model.symmetry.permutations import Permutation, orbits, symmetric_group
 from synth.model.topology import Network
 
 # About 0.2 s of CPU; networks of 8 ranks use a small part of it.

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from synth.model.symmetry.automorphisms import Generator
-from synth.model.symmetry.permutations import (
+from synth.model.permutations import (
     Permutation,
     closure,
     compose,
@@ -21,6 +20,7 @@ from synth.model.symmetry.permutations import (
     order,
     power,
 )
+from synth.model.symmetry.automorphisms import Generator
 
 # Groups up to this order are listed; about so many elements of larger ones are sampled.
 LISTED, SAMPLED = 512, 192

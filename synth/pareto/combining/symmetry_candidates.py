@@ -10,8 +10,8 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from synth.model.collective import Collective
+from synth.model.permutations import Permutation, compose, orbits
 from synth.model.symmetry import Generator, subgroups
-from synth.model.symmetry.permutations import Permutation, compose, orbits
 from synth.model.topology import Network
 from synth.solvers.deadline import check_deadline
 
