@@ -37,7 +37,7 @@ def main():
     dist.barrier()
     text = counters()
     assert "# TYPE synth_calls_total counter" in text
-    assert 'collective="barrier",type="",ran="gloo"} 1' in text, text
+    assert 'collective="barrier",type="",ran="shared memory"} 1' in text, text
     if os.environ.get("TORCH_FR_BUFFER_SIZE") and RANK == 0:
         from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
 

@@ -108,6 +108,29 @@ def alltoall():
     assert torch.equal(out, torch.cat([torch.full((size,), float(other)) for other, size in enumerate(outs)]))
 
 
+def strange_tensors():
+    """Types that no program takes, where one rank has nothing to send; strides; sizes that do not fit."""
+    ins = [0 if RANK == 1 else other + 1 for other in range(RANKS)]
+    outs = [0 if other == 1 else RANK + 1 for other in range(RANKS)]
+    out = torch.zeros(sum(outs), dtype=torch.bool)
+    dist.all_to_all_single(out, torch.ones(sum(ins), dtype=torch.bool), outs, ins)
+    assert out.all()
+    if os.environ.get("SYNTH_DISABLE") == "1":
+        return  # gloo takes no strides
+    table = own(4 * RANKS).view(2, 2 * RANKS).t()  # a row of two for each half of a rank
+    out = torch.empty(2 * RANKS, 2).t().contiguous().t()
+    dist.all_to_all_single(out, table, [2] * RANKS, [2] * RANKS)
+    wanted = [of(rank, 4 * RANKS).view(2, 2 * RANKS).t()[2 * RANK : 2 * RANK + 2] for rank in range(RANKS)]
+    assert torch.equal(out, torch.cat(wanted))
+    for out, source in ((torch.empty(4), torch.ones(4)), (torch.empty(4 * RANKS, dtype=torch.float16), torch.ones(4))):
+        try:
+            dist.all_gather_into_tensor(out, source)
+        except ValueError as error:
+            assert "do not fit" in str(error), error
+        else:
+            raise AssertionError("an output that does not fit was written")
+
+
 def rooted():
     tensor = own()
     dist.broadcast(tensor, 1)
@@ -316,7 +339,7 @@ def programs():
 
 
 CASES = (
-    allreduce, sizes, works, gathers, scatters, alltoall, rooted, groups, functions, training, compression,
+    allreduce, sizes, works, gathers, scatters, alltoall, strange_tensors, rooted, groups, functions, training, compression,
     every_program, switches, faults, programs,
 )  # fmt: skip
 

@@ -1,9 +1,10 @@
 """The process group `synth`: each collective to a program of a lane, or to the inner library, gloo.
 
 Calls are carried out in the order in which they are issued. A call that nobody waits for, and before which none is
-under way, is carried out on the caller's thread; others on the lane's. What no program serves goes to gloo at once:
-sub-groups' own groups, point-to-point, varying sizes, types and operators that the kernel does not know. Whether a
-program serves a call depends on what is equal on all ranks alone, so all ranks decide alike.
+under way, is carried out on the caller's thread; others on the lane's. Barriers, and alltoalls with sizes, which gloo
+carries out, take their turn there, too. Gather, scatter, send, receive, lists of varying sizes, empty tensors, and types
+and operators that the kernel does not know go to a gloo group of their own at once, beside that order. Which way a call
+goes depends on what is equal on all ranks alone, so all ranks decide alike.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Synth(Backend):
         self._kinds: dict[tuple, CallKind] = {}
         self._turn = threading.Lock()  # of the one call that is carried out
         self._disabled = False  # by SYNTH_DISABLE, when the call that is carried out was made
-        self._agreeing: ProcessGroupGloo | None = None
+        self._ordered: ProcessGroupGloo | None = None
         plan = plan_of_all(PrefixStore("alike", store), rank, size)
         self.lane, why = self._make_lane(rank, size)
         self._off = why or "a group of one rank"
@@ -147,7 +148,7 @@ class Synth(Backend):
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout = self._options._timeout = timeout
-        for group in (self.inner, self._agreeing):
+        for group in (self.inner, self._ordered):
             if group is not None:
                 group.set_timeout(timeout)
         if self.lane is not None:
@@ -156,6 +157,8 @@ class Synth(Backend):
     _set_default_timeout = set_timeout
 
     def shutdown(self) -> None:
+        if self.inner is None:  # after an abort
+            return
         ended = True
         if self._thread is not None:
             self._queue.put(None)
@@ -168,10 +171,10 @@ class Synth(Backend):
         if self.lane is not None and ended:
             self.lane.close()
         # gloo's threads must have ended before the interpreter does
-        for group in (self.inner, self._agreeing):
+        for group in (self.inner, self._ordered):
             if group is not None:
                 group.shutdown()
-        self._agreeing = self.inner = None
+        self._ordered = self.inner = None
         self.record.write()
         self._closed()
 
@@ -183,7 +186,12 @@ class Synth(Backend):
     # ------------------------------------------------------------ the order of calls
 
     def _issue(self, function: Callable[[], None], tensors: list, opts: Any) -> Work:
-        """Carry `function` out after all calls before it; at once where the caller would wait anyhow."""
+        """Carry `function` out after all calls before it; at once where the caller would wait anyhow.
+
+        Raises SynthError where a call before it has failed: DDP waits for futures, which tell no errors.
+        """
+        if self.lane is not None:
+            self.lane.refuse()
         self._sequence += 1
         waits = not getattr(opts, "asyncOp", True)
         disabled = "SYNTH_DISABLE" in os.environ and os.environ["SYNTH_DISABLE"] == "1"
@@ -211,22 +219,22 @@ class Synth(Backend):
             self._disabled = disabled
             try:
                 function()
-            except Exception:
-                raise
-            except BaseException:  # Ctrl-C: the other ranks must not wait for the rest of this call
-                if self.lane is not None:
-                    self.lane.abort(SynthError("a call was interrupted"))
+            except BaseException as error:  # the other ranks must not wait for the rest of this call
+                if self.lane is not None and self.lane.under_way():
+                    failed = SynthError(f"a call was given up: {error or type(error).__name__}")
+                    self.lane.abort(error if isinstance(error, SynthError) else failed)
                 raise
 
     def _carry_out(self) -> None:
         while (item := self._queue.get()) is not None:
             function, work = item
-            error = None
+            error: Exception | None = None
             try:
                 function()
             except Exception as problem:
                 error = problem
             work.finish(error)
+            del item, function, work, error  # the tensors must not live until the next call
             with self._counting:
                 self._waiting -= 1
 
@@ -262,7 +270,7 @@ class Synth(Backend):
 
     # ------------------------------------------------------------ programs
 
-    def _against(self, collective: str, op: str | None, *tensors: torch.Tensor) -> str:
+    def _against(self, op: str | None, *tensors: torch.Tensor) -> str:
         """Return why no program carries a call out, "" where one may: it depends on what is equal on all ranks."""
         if self.chooser is None:
             return self._off
@@ -280,6 +288,13 @@ class Synth(Backend):
     ) -> None:
         """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
         assert self.lane is not None
+        if (
+            out.dtype != source.dtype
+            or source.numel() % units[0]
+            or source.numel() * units[1] != out.numel() * units[0]
+        ):
+            given = f"{source.numel()} elements of {source.dtype} do not fit {out.numel()} of {out.dtype}"
+            raise ValueError(f"{collective} of {self.size()} ranks: {given}")
         given = out
         if out is source:
             out = source = source.contiguous()
@@ -358,7 +373,7 @@ class Synth(Backend):
 
     def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
         """Let gloo carry out a call whose turn it is on the lane."""
-        self._meet_and(lambda: self._on_agreement(collective, out, source, op, root))
+        self._meet_and(lambda: self._on_ordered_gloo(collective, out, source, op, root))
 
     def _meet_and(self, call: Callable[[], None]) -> None:
         """Make a call of gloo whose turn it is on the lane, by connections that only such calls use."""
@@ -370,14 +385,12 @@ class Synth(Backend):
             self.lane.check()  # says more than a connection that was closed
             raise
 
-    def _on_agreement(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
-        library = self._agreement()
+    def _on_ordered_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
+        library = self._ordered_gloo()
         operator = _OPERATORS["sum" if op == "avg" else op]
         if collective == "allreduce":
             given = AllreduceOptions()
             given.reduceOp = operator
-            if out.data_ptr() != source.data_ptr():
-                out.copy_(source)
             library.allreduce([out], given).wait()
         elif collective == "allgather":
             library._allgather_base(out, source).wait()
@@ -398,25 +411,26 @@ class Synth(Backend):
         if op == "avg":
             _divide(out, self.size())
 
-    def _agreement(self) -> ProcessGroupGloo:
-        if self._agreeing is None:
+    def _ordered_gloo(self) -> ProcessGroupGloo:
+        """Return the second gloo group, for calls whose turn it is on the lane."""
+        if self._ordered is None:
             store = PrefixStore("agreement", self._store)
-            self._agreeing = ProcessGroupGloo(store, self.rank(), self.size(), self._timeout)
-        return self._agreeing
+            self._ordered = ProcessGroupGloo(store, self.rank(), self.size(), self._timeout)
+        return self._ordered
 
     def _greatest(self, values: Sequence[float]) -> list[float]:
         """Return the greatest of all ranks for each of `values`."""
         tensor = torch.tensor(values, dtype=torch.float64)
         given = AllreduceOptions()
         given.reduceOp = ReduceOp.MAX
-        self._agreement().allreduce([tensor], given).wait()
+        self._ordered_gloo().allreduce([tensor], given).wait()
         return tensor.tolist()
 
     # ------------------------------------------------------------ collectives that programs serve
 
     def allreduce(self, tensors: list, opts: Any = None, name: str = "allreduce") -> Work:
         op = _operator(opts)
-        if why := self._against("allreduce", op, *tensors):
+        if why := self._against(op, *tensors):
             return self._inner(name, tensors, opts, why=why)
 
         return self._issue(lambda: self._in_place("allreduce", tensors, str(op)), tensors, opts)
@@ -430,13 +444,13 @@ class Synth(Backend):
 
     def broadcast(self, tensors: list, opts: Any = None) -> Work:
         root = getattr(opts, "rootRank", 0)
-        if why := self._against("broadcast", "sum", *tensors):
+        if why := self._against("sum", *tensors):
             return self._inner("broadcast", tensors, opts, why=why)
         return self._issue(lambda: self._in_place("broadcast", tensors, "sum", root), tensors, opts)
 
     def reduce(self, tensors: list, opts: Any = None) -> Work:
         op, root = _operator(opts), getattr(opts, "rootRank", 0)
-        if why := self._against("reduce", op, *tensors):
+        if why := self._against(op, *tensors):
             return self._inner("reduce", tensors, opts, why=why)
 
         def carry_out() -> None:
@@ -453,7 +467,7 @@ class Synth(Backend):
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
-        if why := self._against("allgather", "sum", *outs, *sources):
+        if why := self._against("sum", *outs, *sources):
             pairs = zip(outs, sources, strict=True)
             return self._all(
                 [self._inner("_allgather_base", out, source, opts, why=why) for out, source in pairs], outs
@@ -471,7 +485,7 @@ class Synth(Backend):
         even = all(
             part.numel() == source.numel() for parts, source in zip(outs, sources, strict=True) for part in parts
         )
-        if why := "varying sizes" if not even else self._against("allgather", "sum", *sources):
+        if why := "varying sizes" if not even else self._against("sum", *sources):
             return self._inner("allgather", outs, sources, opts, why=why)
 
         def carry_out() -> None:
@@ -492,7 +506,7 @@ class Synth(Backend):
 
     def reduce_scatter_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         op = _operator(opts)
-        if why := self._against("reduce-scatter", op, out, source):
+        if why := self._against(op, out, source):
             return self._inner("_reduce_scatter_base", out, source, opts, why=why)
 
         def carry_out() -> None:
@@ -524,7 +538,7 @@ class Synth(Backend):
     ) -> Work:
         # empty tensors, as sizes, may be one rank's alone
         sized = bool(out_sizes or in_sizes) or not out.numel() or not source.numel()
-        if why := self._against("alltoall", "sum", *(one for one in (out, source) if one.numel())):
+        if why := self._against("sum", out.new_empty(1), source.new_empty(1)):
             return self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts, why=why)
         if sized:
             return self._issue(lambda: self._sized_alltoall(out, source, out_sizes, in_sizes), [out], opts)
@@ -541,12 +555,16 @@ class Synth(Backend):
         """Let gloo carry out an alltoall whose sizes other ranks do not know. A rank that gives none is named."""
         assert self.lane is not None
         kind = str(out.dtype).removeprefix("torch.")
+        given, source = out, source.clone() if _overlap(out, source) else source.contiguous()
+        out = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
         begun = self.lane.begin(f"alltoall {kind} with sizes".encode())
-        self._meet_and(lambda: self._agreement().alltoall_base(out, source, out_sizes, in_sizes).wait())
+        self._meet_and(lambda: self._ordered_gloo().alltoall_base(out, source, out_sizes, in_sizes).wait())
         nbytes = max(out.numel(), source.numel()) * out.element_size()
         row = self.record.row("alltoall", nbytes, kind, "gloo", "varying sizes")
         row.count(nbytes, begun, time.perf_counter(), self.lane.begun(), self.lane.rank)
         self.lane.finish()
+        if out is not given:
+            given.copy_(out)
 
     def alltoall(self, outs: list, sources: list, opts: Any = None) -> Work:
         source = _joined(sources)
@@ -559,7 +577,7 @@ class Synth(Backend):
         return Done(outs)
 
     def _all(self, works: list[Work], tensors: list) -> Work:
-        """Return one work for several."""
+        """Return one work for several, which are waited for here."""
         if len(works) == 1:
             return works[0]
         for work in works:
@@ -568,18 +586,19 @@ class Synth(Backend):
 
     def barrier(self, opts: Any = None) -> Work:
         if self.lane is None:
-            return self._inner("barrier", opts)
+            return self._inner("barrier", opts, why=self._off)
         before, self._background = self._background, []
 
         def carry_out() -> None:
             assert self.lane is not None
             for work in before:
                 work.wait()
-            self.lane.begin(b"barrier")
+            begun = self.lane.begin(b"barrier")
             self.lane.meet()
+            row = self.record.row("barrier", 0, "", "shared memory", "")
+            row.count(0, begun, time.perf_counter(), self.lane.begun(), self.lane.rank)
             self.lane.finish()
 
-        self.record.row("barrier", 0, "", "shared memory", "").count(0)
         return self._issue(carry_out, [], opts)
 
     # ------------------------------------------------------------ what gloo carries out

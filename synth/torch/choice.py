@@ -180,7 +180,6 @@ class Chooser:
             return Chosen(None, f"SYNTH_RACE=0, and no kept answer{remark}")
         if self._agree([Kept.spent])[0] >= RACE_SECONDS:
             return Chosen(None, f"no time was left for a race{remark}")
-        started = time.perf_counter()
 
         # a first round is not counted: it loads and builds; the second says how many there is time for
         runners: dict[str, Runner] = {"library": prepare(None)}
@@ -189,6 +188,7 @@ class Chooser:
         taken: dict[str, list[float]] = {name: [] for name in runners}
         for runner in runners.values():
             runner()
+        started = time.perf_counter()
         begun = time.perf_counter()
         rounds, done = 1, 0
         while done < rounds:

@@ -109,14 +109,14 @@ class Record:
     def carried(self) -> dict[str, int]:
         """Return how many calls each carrier has carried out."""
         found: Counter[str] = Counter()
-        for row in self.rows.values():
+        for row in list(self.rows.values()):
             found[row.ran] += row.calls
         return dict(found)
 
     def write(self) -> None:
         """Append the rows to the process's file in SYNTH_LOG, if that is set; say so where that cannot be."""
         facts = []
-        for row in self.rows.values():
+        for row in list(self.rows.values()):
             where = {"group": self.group, "ranks": self.ranks}
             facts.append(vars(row) | where | {"seconds": list(row.seconds), "waits": list(row.waits)})
         self.append(facts)
@@ -156,7 +156,7 @@ def prometheus(records: Iterable[Record]) -> str:
     names = {"calls": "calls", "total": "bytes", "spent": "seconds", "waited": "waiting_seconds", "last": "last"}
     sums: dict[str, Counter[str]] = {name: Counter() for name in names}
     for record in records:
-        for row in record.rows.values():
+        for row in list(record.rows.values()):
             labels = {"group": record.group, "collective": row.collective, "type": row.type, "ran": row.ran}
             text = ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items())
             for name, counter in sums.items():

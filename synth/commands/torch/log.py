@@ -53,7 +53,8 @@ def _print(job: str, summaries: list[Summary]) -> None:
         if one.transfer:
             rate = one.bytes / one.transfer / 1e9
             steps = 2 if one.collective == "allreduce" else 1
-            rates = [number(rate), number(rate * steps * (one.ranks - 1) / one.ranks)]
+            whole = one.collective in ("broadcast", "reduce")
+            rates = [number(rate), number(rate * (1 if whole else steps * (one.ranks - 1) / one.ranks))]
         times = [microseconds(seconds) for seconds in (one.median, one.waiting, one.transfer)]
         late = ""
         if one.latest is not None:

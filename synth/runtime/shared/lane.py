@@ -42,7 +42,7 @@ SLOT_BYTES = 256 << 10  # of a slot, where few ranks share the segment; a slot i
 SEGMENT_BYTES = 48 << 20  # Docker gives 64 MiB of /dev/shm by default
 MAX_BLOCKS = 32  # of a rank
 MOST_SIZES = 256  # of each program, whose launches are kept for the next call of the size
-REMEMBERED = 64  # calls of each rank that are written down
+REMEMBERED = 256  # calls of each rank that are written down; a chain of n ranks lets its root lead by some 4 n
 WATCH_SECONDS = 0.5  # between two looks at the other processes
 WORD = np.dtype("u8")
 CALL = np.dtype([("what", "S56"), ("number", "u8")])
@@ -344,10 +344,19 @@ class Lane:
                 self._met = self.calls
                 return
         if self._flags[0] == 0:
-            self._flags[1] = self._reason()
+            self._flags[1] = self._flags[1] or self._reason()
         error = self._diagnosis()
         self.abort(error)
         raise error
+
+    def under_way(self) -> bool:
+        """Return True if this rank has begun a call, and neither has its result nor given it up."""
+        return os.getpid() == self._process and self.broken is None and self._finished[self.rank, 0] < self.calls
+
+    def refuse(self) -> None:
+        """Raise SynthError where the lane is broken on this rank."""
+        if self.broken is not None:
+            raise self._refusal()
 
     def check(self) -> None:
         """Raise SynthError where a rank has ended, or calls something else than this one."""
@@ -389,8 +398,9 @@ class Lane:
         while self.broken is None:
             time.sleep(WATCH_SECONDS)
             if self._busy and self.calls == seen and not self._flags[0]:
-                self._flags[1] = self._reason()
-                self._flags[0] = int(self._flags[1] > 0)
+                reason = self._reason()
+                if reason:  # what another rank writes meanwhile must stay
+                    self._flags[1], self._flags[0] = self._flags[1] or reason, 1
             seen = self.calls
 
     def _diagnosis(self) -> SynthError:
@@ -398,14 +408,17 @@ class Lane:
         here = self._called["what"][self.rank, self.calls % REMEMBERED].decode()
         call = f"call {self.calls}, {here},"
         late = np.flatnonzero(self._called["number"].max(axis=1) < self.calls).tolist()
-        if self._flags[1] == ENDED:
-            return SynthError(f"rank {_list(self._ended())} has ended, in or before {call.rstrip(',')}")
+        gone = self._ended() if self._flags[1] == ENDED else []
+        if gone:
+            return SynthError(f"rank {_list(gone)} has ended, in or before {call.rstrip(',')}")
         for rank, there in self._differing().items():
             return SynthError(f"{call} is {there} on rank {rank}: all ranks must make the same calls in the same order")
         if self._flags[1] == DIFFERS:
             return SynthError(f"{call} was given up: two other ranks do not make the same call")
         if self._flags[1] == LEFT:
-            return SynthError(f"{call} was given up on another rank: it was interrupted, or its group was destroyed")
+            return SynthError(
+                f"{call} was given up on another rank: it was interrupted or failed there, or its group was destroyed"
+            )
         if late:
             return SynthError(f"rank {_list(late)} did not come to {call} within the timeout of {self.timeout:g} s")
         return SynthError(f"{call} made no progress for {self.timeout:g} s")

@@ -109,8 +109,8 @@ def _make(path: str, nbytes: int) -> str:
 
 def same_host(store: Rendezvous, rank: int, size: int) -> bool:
     """Return True if all ranks share /dev/shm and see each other's processes."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         mine = f"{boot} {os.stat(FOLDER).st_dev} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError as error:
         mine = f"rank {rank}: {error}"
