@@ -14,7 +14,7 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 586_000,  # 876,855 before the cut; some 22,000 are for PyTorch jobs
+    "synth nodes": 586_400,  # 876,855 before the cut; some 22,000 are for PyTorch jobs
     "tests lines": 33_500,
     "bench lines": 5_470,
     "docs words": 38_600,  # the page on PyTorch jobs

@@ -339,8 +339,8 @@ def programs():
 
 
 CASES = (
-    allreduce, sizes, works, gathers, scatters, alltoall, strange_tensors, rooted, groups, functions, training, compression,
-    every_program, switches, faults, programs,
+    allreduce, sizes, works, gathers, scatters, alltoall, strange_tensors, rooted, groups, functions, training,
+    compression, every_program, switches, faults, programs,
 )  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 Calls are carried out in the order in which they are issued. A call that nobody waits for, and before which none is
 under way, is carried out on the caller's thread; others on the lane's. Barriers, and alltoalls with sizes, which gloo
-carries out, take their turn there, too. Gather, scatter, send, receive, lists of varying sizes, empty tensors, and types
-and operators that the kernel does not know go to a gloo group of their own at once, beside that order. Which way a call
-goes depends on what is equal on all ranks alone, so all ranks decide alike.
+carries out, take their turn there, too. Gather, scatter, send, receive, lists of varying sizes, empty tensors, and
+types and operators that the kernel does not know go to a gloo group of their own at once, beside that order. Which way
+a call goes depends on what is equal on all ranks alone, so all ranks decide alike.
 """
 
 from __future__ import annotations
@@ -288,11 +288,8 @@ class Synth(Backend):
     ) -> None:
         """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
         assert self.lane is not None
-        if (
-            out.dtype != source.dtype
-            or source.numel() % units[0]
-            or source.numel() * units[1] != out.numel() * units[0]
-        ):
+        fits = source.numel() % units[0] == 0 and source.numel() * units[1] == out.numel() * units[0]
+        if out.dtype != source.dtype or not fits:
             given = f"{source.numel()} elements of {source.dtype} do not fit {out.numel()} of {out.dtype}"
             raise ValueError(f"{collective} of {self.size()} ranks: {given}")
         given = out
