@@ -23,13 +23,13 @@ APART int blocked(const Prog& p, const Block& block, const Op& op, u64 epoch, in
   if (part == 0)
     for (int d = op.dep0; d < op.dep0 + op.ndep; ++d) {
       what = d;
-      if (!await(p, done_of(p, p.deps[d].block), epoch + p.deps[d].op + 1, p.sleeps)) return WAITS_DEP;
+      if (!await(p, done_of(p, p.deps[d].block), epoch + p.deps[d].op + 1, may_sleep(p))) return WAITS_DEP;
     }
   what = block.into;
-  if ((!(F & LL) || F & CLOCK) && op.flags & RECEIVES && !await(p, tail, taken + 1, p.sleeps)) return WAITS_DATA;
+  if ((!(F & LL) || F & CLOCK) && op.flags & RECEIVES && !await(p, tail, taken + 1, may_sleep(p))) return WAITS_DATA;
   what = block.out;
   if (op.flags & SENDS && sent >= (u64)p.nslots + room) {
-    if (!await(p, head, sent + 1 - p.nslots, p.sleeps)) {
+    if (!await(p, head, sent + 1 - p.nslots, may_sleep(p))) {
       u64 data;
       if (!(F & LL) || !(op.flags & RECEIVES) || line_load(in, (u32)(taken + 1), data)) return WAITS_CREDIT;
       what = block.into;
@@ -117,9 +117,9 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
         if (flags & SENDS) ++sent;
         ++beat;
         if (leads) {
-          if (flags & RECEIVES) post(in_head, taken, p.sleeps);
-          if ((!(F & LL) || F & CLOCK) && flags & SENDS) post(out_tail, sent, p.sleeps);
-          if (flags & PUBLISHES && last) post(done_of(p, me), epoch + o + 1, p.sleeps);
+          if (flags & RECEIVES) post(in_head, taken, may_sleep(p));
+          if ((!(F & LL) || F & CLOCK) && flags & SENDS) post(out_tail, sent, may_sleep(p));
+          if (flags & PUBLISHES && last) post(done_of(p, me), epoch + o + 1, may_sleep(p));
           note(p.beat + me, beat);
         }
       }

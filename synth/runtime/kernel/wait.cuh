@@ -39,8 +39,15 @@ struct Patience {
   }
 };
 
+// Whether long waits sleep: CPU threads alone do.
+#ifdef SYNTH_HOST
+DEV int may_sleep(const Prog& p) { return p.sleeps; }
+#else
+DEV constexpr int may_sleep(const Prog&) { return 0; }
+#endif
+
 // Where block b says how far it has come. Where blocks sleep, the word after it counts those that wait for it.
-DEV u64* done_of(const Prog& p, int b) { return p.done + ((i64)b << p.sleeps); }
+DEV u64* done_of(const Prog& p, int b) { return p.done + ((i64)b << may_sleep(p)); }
 
 // Until *at >= least. False: given up. `sleeps`: the counter is one that `post` writes, so a wait that is not short sleeps:
 // where processes share cores, a thread that yields waits for its next time slice, and one that sleeps is woken.
