@@ -43,6 +43,7 @@ SEGMENT_BYTES = 48 << 20  # Docker gives 64 MiB of /dev/shm by default
 MAX_BLOCKS = 32  # of a rank
 MOST_SIZES = 256  # of each program, whose launches are kept for the next call of the size
 REMEMBERED = 256  # calls of each rank that are written down; a chain of n ranks lets its root lead by some 4 n
+YIELDS = 100  # of a rank that waits for others, some 100 us, before it sleeps
 WATCH_SECONDS = 0.5  # between two looks at the other processes
 WORD = np.dtype("u8")
 CALL = np.dtype([("what", "S56"), ("number", "u8")])
@@ -288,9 +289,9 @@ class Lane:
             raise self._refusal()
         self.calls += 1
         now = time.perf_counter()
+        ROW.pack_into(self._rows, self._row(self.rank), what, self.calls)
         self._times[self._times_at(self.calls) + self.rank] = now
         self._times[self._times_at(self.calls + REMEMBERED // 2) + self.rank] = 0.0  # no rank is so far ahead
-        ROW.pack_into(self._rows, self._row(self.rank), what, self.calls)
         return now
 
     def begun(self) -> Sequence[float]:
@@ -333,8 +334,12 @@ class Lane:
         """
         if self._met == self.calls:
             return
-        limit, pause = time.monotonic() + self.timeout, 0.0
-        while (self._called["number"].max(axis=1) < self.calls).any() and not self._flags[0]:
+        limit, pause, yields = time.monotonic() + self.timeout, 0.0, 0
+        while not all(self.begun()) and not self._flags[0]:
+            if yields < YIELDS:  # others are mostly here soon, and a sleep takes longer than it says
+                yields += 1
+                os.sched_yield()
+                continue
             if self._differing() or self._ended() or time.monotonic() > limit:
                 break
             pause = min(5e-4, 2 * pause + 1e-5)
