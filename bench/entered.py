@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.measure import ROOT, where
@@ -71,6 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), str(ROOT)])
         os.environ["SYNTH_PACKAGE"] = f"{package}{os.sep}"
         for number, command in enumerate(commands(ROOT / "README.md", every=True)):
+            if command.text.startswith("synth torch") and find_spec("torch") is None:
+                continue
             log = folder / f"{number}.txt"
             os.environ["SYNTH_ENTERED"] = str(log)
             run(command, folder / "page", folder)
