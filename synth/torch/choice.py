@@ -188,7 +188,6 @@ class Chooser:
         taken: dict[str, list[float]] = {name: [] for name in runners}
         for runner in runners.values():
             runner()
-        started = time.perf_counter()
         begun = time.perf_counter()
         rounds, done = 1, 0
         while done < rounds:
@@ -210,7 +209,7 @@ class Chooser:
             won, why = best, f"{best} takes {share:.2f} of the library's time"
         if self._kept is not None:
             self._kept.keep(key, won, times)
-        Kept.spent += time.perf_counter() - started
+        Kept.spent += time.perf_counter() - begun
         return Chosen(programs.get(won), why + remark, times)
 
 
